@@ -39,19 +39,33 @@ def whole_number(
 
 def positive_number(value: object, name: str, advice: str = "") -> float:
     """A finite number above 0."""
-    number = math.nan
-    if (
-        isinstance(value, SupportsFloat | SupportsIndex)
-        and not isinstance(value, bool)
-        and getattr(value, "ndim", 0) == 0
-    ):
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-    if not (math.isfinite(number) and number > 0):
+    number = _finite_number(value)
+    if number is None or number <= 0:
         raise FieldfitError(f"{name} is {value!r:.80}; it must be a number above 0{advice}.")
     return number
+
+
+def number_from_zero(value: object, name: str) -> float:
+    """A finite number of at least 0."""
+    number = _finite_number(value)
+    if number is None or number < 0:
+        raise FieldfitError(f"{name} is {value!r:.80}; it must be a number of at least 0.")
+    return number
+
+
+def _finite_number(value: object) -> float | None:
+    """The number as a float; None for what is none or is not finite. Texts and truth values are none."""
+    if (
+        not isinstance(value, SupportsFloat | SupportsIndex)
+        or isinstance(value, bool)
+        or getattr(value, "ndim", 0) != 0
+    ):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def truth_value(value: object, name: str) -> bool:

@@ -400,8 +400,8 @@ class _Kind:
             return self.absent
         try:
             return float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            raise ModelError(f"{self.name} of {parameter} is {value!r}; it {self.requirement}.") from None
+        except (TypeError, ValueError, OverflowError):
+            raise ModelError(f"{self.name} of {parameter} is {value!r:.80}; it {self.requirement}.") from None
 
     def refuse(self, wrong: BoolArray, values: FloatArray, names: Sequence[str]) -> None:
         """ModelError for the first number that is wrong."""

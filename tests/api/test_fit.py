@@ -500,3 +500,13 @@ def test_separation_of_free_tables_is_seen_although_no_parameter_is_far_out(poli
 def test_free_tables_with_enough_samples_do_not_separate(policy):
     model, x = _strong_loop(200_000)
     assert ff.fit(model, x, policy).separated == ()
+
+
+def test_a_fit_that_stalls_far_out_does_not_say_that_data_separate():
+    """At θ = 100 every state is certain: the objective is flat in some directions, and its gradient is large."""
+    model = ff.BoltzmannMachine(3, biases=True)
+    x = np.random.default_rng(0).integers(0, 2, (200, 3))
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        stalled = ff.fit(model, x, "PL1", start=np.full(6, 100.0))
+    assert stalled.separated == ()
+    assert ff.fit(model, x, "PL1", start=np.full(6, 30.0)).converged

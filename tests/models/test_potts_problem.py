@@ -164,6 +164,14 @@ def test_samples_with_the_same_rest_share_one_sum(policy: str) -> None:
     assert isinstance(problem, FieldProblem)
 
 
+def test_shared_sums_take_no_gigabytes() -> None:
+    """495 components × 5,000 samples would take 3 GB in the general engine, for an evaluation that is 20 times as fast."""
+    model = ff.Potts(12, 2)
+    data = model.read(np.random.default_rng(0).integers(0, 2, (5000, 12)))
+    problem = model.compile(data, Policy.parse("PL4").bind(model.structure()).draw(0, 0, 5000))
+    assert isinstance(problem, PottsBlocksProblem)
+
+
 def test_a_fit_by_the_kernel_is_that_of_the_general_engine() -> None:
     model = ff.Potts(10, 6, couplings="agree")
     random = np.random.default_rng(4)

@@ -29,6 +29,9 @@ from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArr
 from fieldfit.variance.separation import concerned_by, separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, automatic_weights
 
+#: The largest entry of the gradient, for each sample, up to which a flat objective has its optimum at infinity.
+_NEAR_AN_OPTIMUM = 0.01
+
 
 def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOptions) -> Fit:
     """`fit` without a second stage."""
@@ -169,7 +172,11 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     product, free = prepared.objective.hessian_product, prepared.free
     penalised, names = prepared.penalty.penalised, prepared.model.parameter_names
     units, contrasts = prepared.objective.units, prepared.model.determined_contrasts
-    seen = set(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
+    seen: set[str] = set()
+    # Far from an optimum, as at a start where every state is certain, the objective may be flat without being separated.
+    near = solution.status.converged or solution.gradient_norm <= _NEAR_AN_OPTIMUM * prepared.scale
+    if near or solution.status is Status.UNBOUNDED:
+        seen.update(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
     # Joint states that never occur say the same, however early the optimiser stopped.
     directions = prepared.model.boundary_directions(prepared.dataset)
     seen.update(compress(names, concerned_by(directions, prepared.open, prepared.open)))

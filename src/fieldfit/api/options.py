@@ -21,6 +21,8 @@ from fieldfit.weights import AutoWeights, as_options
 
 #: The tolerance on the gradient for each sample, where the sampling error decides before.
 _TOL = 1e-6
+#: More iterations than any fit makes.
+_ITERATIONS = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ class EstimationOptions:
     def __post_init__(self) -> None:
         if not self.statistical:
             object.__setattr__(self, "tol", positive_number(self.tol, "tol", ", or 'statistical'"))
-        object.__setattr__(self, "max_iter", whole_number(self.max_iter, "max_iter", 0))
+        object.__setattr__(self, "max_iter", min(whole_number(self.max_iter, "max_iter", 0), _ITERATIONS))
         object.__setattr__(self, "random_state", seed(self.random_state))
         object.__setattr__(self, "check_drift", truth_value(self.check_drift, "check_drift"))
         if not isinstance(self.method, str) or self.method not in get_args(Method):

@@ -16,7 +16,7 @@ from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.fitting import fit
 from fieldfit.api.prepare import check_wide_rows
 from fieldfit.api.sharded import DROPS_IN_ONE_PROCESS, Place, read_placed, shown
-from fieldfit.arguments import seed
+from fieldfit.arguments import number_from_zero, positive_number, seed
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, check_model
 from fieldfit.objective import ByParameter, precision_of
@@ -116,6 +116,9 @@ def plan(
     """
     check_model(model, "plan")
     target = Target.of(budget, flops, efficiency)
+    if not (isinstance(tol, str) and tol == "statistical"):
+        tol = positive_number(tol, "tol", ", or 'statistical'")
+    reading = number_from_zero(reading, "reading")
     check_wide_rows(wide_rows)
     began = time.process_time()
     place, dataset = read_placed(

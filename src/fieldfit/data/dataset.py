@@ -263,7 +263,7 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
         if given.dtype.kind == "c":
             raise TypeError("complex numbers")
         numbers = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError("sample_weight does not consist of numbers. Give one number ≥ 0 for each row.") from error
     if numbers.shape != (n,):
         raise DataError(

@@ -629,7 +629,7 @@ class Model(ABC):
         """
         try:
             array = np.ascontiguousarray(theta, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ModelError(
                 f"θ is {theta!r:.80}; it must be {self.n_parameters} numbers, in the order of model.parameter_names."
             ) from error

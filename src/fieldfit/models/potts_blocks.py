@@ -23,6 +23,12 @@ from fieldfit.types import FloatArray, Int32Array, IntArray
 LARGEST_BLOCK_TABLE, _MOST_SITES, _MOST_POTTS_BLOCKS = 1 << 16, 12, 2_000_000
 
 
+#: Samples for each configuration of the rest from which on the general engine is faster.
+_REPEATS = 4
+#: Samples × components that the general engine may hold for that: 1.3 kB each.
+_MOST_SHARED_ENTRIES = 1 << 18
+
+
 def blocks_support(part: FamilySelection, q: int) -> bool:
     """Whether all components of this part are blocks given all the rest, and their tables small enough."""
     family = cast(FieldFamily, part.family)
@@ -35,12 +41,16 @@ def blocks_support(part: FamilySelection, q: int) -> bool:
 
 
 def blocks_are_worth_a_kernel(part: FamilySelection, q: int, m: int, n: int) -> bool:
-    """Whether the rest of a block has more configurations than there are samples.
+    """Whether the kernel is the better choice for the blocks of n samples.
 
-    The kernel sums over the states of a block for each of the n samples. The general engine does so once for each
-    configuration of the rest, which are few for large blocks: the full likelihood has one for all samples.
+    It sums over the states of a block for each sample. The general engine does so once for each configuration of the rest,
+    of which the full likelihood has one, and holds an entry for each component of each sample.
     """
-    return bool(q ** (m - _largest_block(part)) > n)
+    k = _largest_block(part)
+    if k == m:
+        return False
+    entries = n * cast(FieldFamily, part.family).size
+    return bool(_REPEATS * q ** (m - k) > n or entries > _MOST_SHARED_ENTRIES)
 
 
 def _largest_block(part: FamilySelection) -> int:
