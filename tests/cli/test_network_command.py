@@ -17,6 +17,7 @@ def table(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_groups_and_files(run, table, tmp_path):
     out, clusters = tmp_path / "out", tmp_path / "clusters.csv"
     clusters.write_text("sad,mood\ncalm,mood\ntired,body\n")

@@ -9,6 +9,7 @@ import fieldfit as ff
 from fieldfit.types import DataError, FieldfitError
 
 
+@pytest.mark.slow
 @parametrize_with_checks([ff.GraphCRF()])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_the_checks_of_scikit_learn(estimator, check):

@@ -15,6 +15,7 @@ NOT_OURS = {
 }
 
 
+@pytest.mark.slow
 @parametrize_with_checks([ff.PairwiseField(max_iter=300)], expected_failed_checks=lambda _: NOT_OURS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_the_checks_of_scikit_learn(estimator, check):

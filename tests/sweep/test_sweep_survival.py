@@ -97,6 +97,7 @@ def test_workers_that_outlive_the_command_finish_their_cells_which_are_then_not_
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_two_processes_share_one_store(tmp_path):
     store, log = tmp_path / "s.sweep", tmp_path / "log"
     processes = [launch(store, log, 1), launch(store, log, 1)]

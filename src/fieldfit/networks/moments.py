@@ -61,7 +61,7 @@ class NetworkMoments:
     >>> moments.means.shape, moments.drift < 0.1
     ((2, 3), True)
     >>> moments
-    <NetworkMoments: 300 complete rows, 2,000 draws; means differ by at most 0.024 (0.8 standard errors of the data's)>
+    <NetworkMoments: 300 complete rows, 2,000 draws; means differ by at most 0.023 (0.8 standard errors of the data's)>
     """
 
     means: FloatArray
