@@ -60,7 +60,7 @@ def test_the_nearest_name_is_suggested(refused, tmp_path):
         ("random_state is -1; it must", "--seed is -1; it must"),
         ("fit again with sigma2=None, or", "fit again with no --sigma2, or"),
         ("Give them again: load(path, data).", "Name their file in the command (--data)."),
-        ("too small: compare kind='model'", "too small: compare --kind model"),
+        ("too small: compare kind='model'", "too small: compare --kind model, with --data"),
         ("(a much smaller sigma2, or l1) keeps", "(a much smaller --sigma2, or --l1) keeps"),
         ("There is no column 'sigma2x'.", "There is no column 'sigma2x'."),
     ],

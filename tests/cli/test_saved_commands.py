@@ -157,6 +157,20 @@ def test_the_picture_has_the_chosen_parameters(run, nested, tmp_path):
     assert "c:d" not in drawn
 
 
+def test_a_file_without_standard_errors_says_how_to_get_them(run, refused, tmp_path):
+    x = np.random.default_rng(0).integers(0, 2, (60, 46))
+    ff.fit(ff.BoltzmannMachine(46), x, "PL1", sigma2=1).save(tmp_path / "wide.ff")
+    told = " ".join(run("show", tmp_path / "wide.ff", "--rows", 1).out.split())
+    assert "They need the samples: fieldfit report MODEL.ff --data DATA, or ff.load(path, data) in Python." in told
+    assert "need the data: ff.load(path, data) in Python." in refused("show", tmp_path / "wide.ff", "--fdr", 0.05)
+    assert "(--data)" in refused("test", tmp_path / "wide.ff", "x0:x1")
+    np.savetxt(tmp_path / "wide.csv", x, fmt="%d", delimiter=",")
+    page = tmp_path / "wide.html"
+    assert run("report", tmp_path / "wide.ff", "--data", tmp_path / "wide.csv", "-b", "none", "-o", page).code == 0
+    error = ff.load(tmp_path / "wide.ff", x).table(parameters=["x0:x1"])["std_error"].iloc[0]
+    assert f"{error:.4f}" in page.read_text(encoding="utf-8")
+
+
 def test_sentences_come_back_too(run, tmp_path):
     train, saved = tmp_path / "train.txt", tmp_path / "crf.ff"
     train.write_text(SENTENCES * 5, encoding="utf-8")

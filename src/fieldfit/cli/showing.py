@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread
 from fieldfit.api.estimate_table import COLUMNS, EstimateTable, parameter_estimates
 from fieldfit.api.identified import identified_estimates
@@ -127,6 +128,15 @@ def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:
     return [(fit.parameter_names[place], float(fit.theta[place])) for place in places]
 
 
+def _from_samples(fit: Fit) -> str:
+    """How to get the standard errors that a file does not have."""
+    if fits_matrices(fit):
+        return "fieldfit report MODEL.ff --data DATA, or ff.load(path, data)"
+    return (
+        "load the fit with them, ff.load(path, data), and compute those of some parameters, fit.table(parameters=[…])"
+    )
+
+
 def _first_rows(
     fit: Fit, table: EstimateTable, rows: int, order: str, level: float, parameters: Sequence[str]
 ) -> PlainTable:
@@ -152,7 +162,8 @@ def _first_rows(
     if not known.any():
         without = fit.prepared is None and fit.saved.moments is None
         notes.append(
-            "Standard errors are not known: the file was saved without them (more than 1,000 parameters)."
+            "Standard errors are not known: the file was saved without them (more than 1,000 parameters). They need the "
+            f"samples: {_from_samples(fit)}."
             if without
             else f"No parameter has a standard error: {_reason(fit)}."
         )

@@ -1,7 +1,7 @@
 """The library's messages name Python's arguments and functions; here they become what the command line has for them.
 
 An argument becomes an option if the running command has it (`sigma2=None` is "no --sigma2"), and the option of another
-command otherwise (`kind='model'` is "--kind model of fieldfit test"). A function becomes its command, or is marked as
+command otherwise (`max_iter` is "--max-iter of fieldfit fit"). A function becomes its command, or is marked as
 Python's.
 """
 
@@ -33,9 +33,11 @@ _FUNCTIONS = {
     r"fit\.bootstrap_test and fit\.permutation_test\b": "--bootstrap and --permute COLUMN, with --data,",
     r"fit\.goodness_of_fit\(\)": "fieldfit check",
     r"fit\.influential\(\d+\)": "fieldfit influence",
-    r"fit\.table\(parameters=\[…\]\)": "fieldfit show --parameter NAME",
+    r"fit\.table\(parameters=\[…\]\)": "fit.table(…)",  # fieldfit show reads no samples
     r"fit\.wald_test\(…\)": "fieldfit test",
     r"(?<![\w.])cross_validate\b": "fieldfit validate",
+    r"(?<![\w.])joint_network\b": "fieldfit.networks.joint_network in Python",
+    r"(?<=of )model\.parameter_names\b": "the model's parameters",
 }
 
 _ANY = "|".join(_HOMES)
@@ -44,8 +46,12 @@ _UNMISTAKABLE = "|".join(name for name in _HOMES if "_" in name or name == "sigm
 
 #: What a message may say, and how the command line says it. The first ones go first.
 _RULES = (
-    (re.compile(r"Give them again: load\(path, data\)"), lambda match: "Name their file in the command (--data)"),
-    (re.compile(r"load\(path, data\)"), lambda match: "name their file in the command (--data)"),
+    (re.compile(r"Give them again: load\(path, data\)"),
+     lambda match: "Name their file in the command (--data)" if _has("--data") else "Give them again: ff.load(path, data)"),
+    (re.compile(r"(?<![\w.])load\(path, data\)"),
+     lambda match: "name their file in the command (--data)" if _has("--data") else "ff.load(path, data)"),
+    (re.compile(r"(?<![\w.-])kind='model'"),
+     lambda match: "--kind model, with --data" if _has("--kind") else "fieldfit test --kind model --data DATA"),
     *((re.compile(pattern), lambda match, words=words: words) for pattern, words in _FUNCTIONS.items()),
     (re.compile(r", or None for no penalty"), lambda match: "; leave it out for no penalty"),
     (re.compile(r"\bresume=True \(--resume\)"), lambda match: "--resume"),
@@ -71,11 +77,16 @@ _RULES = (
 )  # fmt: skip
 
 
-def _option(argument: str, value: str = "") -> str:
+def _has(option: str) -> bool:
+    """Whether the running command has this option; if no command is running, yes."""
     known = options()
+    return known is None or option in known
+
+
+def _option(argument: str, value: str = "") -> str:
     names = ["--" + name.replace("_", "-") for name in _RENAMED.get(argument, (argument,))]
     for name in names:
-        if known is None or name in known:
+        if _has(name):
             return f"{name}{value}"
     return f"{names[0]}{value} of fieldfit {_HOMES[argument]}"
 
