@@ -22,6 +22,7 @@ from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondSt
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.shards.pieces import as_pieces
 from fieldfit.types import DataError, ModelError, PolicyError
+from fieldfit.variance.separation import refused_second_stage
 
 #: Tolerance of `fit` by default.
 _TOL = 1e-6
@@ -70,10 +71,7 @@ def _second(
     if fit.refinement is not None or fit.started_from is not None:
         raise PolicyError(f"The fit has a second stage already ('{fit.estimator}'); refine its first stage.")
     if fit.separated:
-        raise ModelError(
-            f"The first stage has its optimum at infinity for {', '.join(fit.separated[:5])}; a second stage needs a "
-            f"finite estimate. Give sigma2, or fix or drop these parameters."
-        )
+        raise ModelError(refused_second_stage(fit.separated))
     made = stage.fit(_first(fit, checkpoint))
     return _maximised(fit, made, checkpoint, tol) if isinstance(made, Policy) else _refined(fit, stage, made)
 

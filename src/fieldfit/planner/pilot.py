@@ -34,6 +34,7 @@ from fieldfit.planner.convergence import (
     timed_fit,
 )
 from fieldfit.planner.request import Request, Target
+from fieldfit.planner.separated import separated_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
 
@@ -41,6 +42,8 @@ from fieldfit.types import FieldfitError, FloatArray, ModelError
 PILOT_POLICY, FULL = Policy.parse("PL1"), Policy.parse("FL")
 #: Shares of a budget: for the pilot's fits, for the moments, and for all that a plan does.
 PILOT, MOMENTS, SURVEY = 0.06, 0.08, 0.2
+#: Share of a budget in seconds for the search for joint states that never occur.
+_SEPARATION = 0.02
 #: Share of a budget in FLOPs for the pilot and the moments, and of one in seconds that the smallest effort may take.
 SURVEY_FLOPS = 0.3
 #: Parameters up to which moments may be dense matrices: where the Hessian of PL1 takes no longer than solves in a few
@@ -170,6 +173,7 @@ class Pilot:
     steps: Steps  # of PL1 on ``fewer``
     spent: float  # evaluations of PL1 on all of the pilot's samples that were made
     scaling: float = 1.0
+    separated: tuple[str, ...] = ()  # parameters whose optimum is at infinity for all samples
 
 
 def moment_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Dataset, bool]:
@@ -238,7 +242,11 @@ def run_pilot(request: Request) -> Pilot:
             gamma, grown = growth(steps.count, few.count, ratio), max(steps.count / few.count, 1.0)
         scaling, steps = grown * max(dataset.n_copies / rows.n, 1.0) ** gamma, few
     theta = np.array(solution.x, dtype=np.float64)
-    return Pilot(theta, rows, solution.converged, effort, fewer, steps, spent + before / _QUARTER, scaling)
+    separated = separated_samples(
+        request, rows, problem, theta, dense=effort.dense,
+        seconds=math.inf if target.seconds is None else _SEPARATION * target.seconds,
+    )  # fmt: skip
+    return Pilot(theta, rows, solution.converged, effort, fewer, steps, spent + before / _QUARTER, scaling, separated)
 
 
 def plain_problem(model: Model, rows: Dataset) -> Problem:

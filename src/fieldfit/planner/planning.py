@@ -38,6 +38,7 @@ from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, S
 from fieldfit.threads import one_blas_thread, use_threads
 from fieldfit.types import DataError, FieldfitError
 from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.separation import infinite_optimum, refused_second_stage
 
 #: Fewest samples of a plan.
 _FEWEST_PLANNED_SAMPLES = 10
@@ -86,6 +87,8 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     if target.seconds is not None:
         allowance = Allowance(began + max(SURVEY * target.seconds - request.reading, 0.0))
     pilot = run_pilot(request)
+    if pilot.separated and request.staged:
+        raise FieldfitError(f"'{request.staged[0]}' cannot be compared. {refused_second_stage(pilot.separated)}")
     rows, simulated = moment_rows(model, pilot, request.random_state)
     structure = model.structure(pilot.rows)
     compared, asked = None, list[Law]()
@@ -108,7 +111,8 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     enumerated = builder.states is not None
     reasons: dict[str, SkippedError] = {}
     stages = list[PlannedStage]()
-    if request.policies is None and pilot.effort.dense:
+    refined = pilot.effort.dense and not pilot.separated
+    if request.policies is None and refined:
         # Before the other families: those could take all of the time, and this is often the best of all.
         ingredients = builder.build([law for law in laws if law in PILOT_POLICY.laws])
         until = clock() + _EARLY * (allowance.left() - builder.reserved)
@@ -131,7 +135,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     setting = plan_setting(request, pilot, rows, ingredients, stages, lambda: allowance.left() - later, flops)
     if request.policies is not None:
         stages += [staged.second.plan(staged.first, setting) for staged in request.staged]
-    elif pilot.effort.dense:
+    elif refined:
         parts = [part.law for part in ingredients if part.noise is Noise.TOGETHER][:1]
         starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _STARTS)]
         stages += usual_stages(PILOT_POLICY, starts, setting, reasons, early=False)
@@ -246,7 +250,7 @@ def recommend(survey: Survey) -> Plan:
     # smaller squared error under the penalty's prior (van Trees).
     bounded = moments.full is not None and not (survey.weighted or request.functionals is not None or moments.robust)
     best, reason = choose(candidates, target, needed, 1.0 if bounded else 0.0)
-    caution, parameters = "", request.model.n_parameters
+    cautions, parameters = list[str](), request.model.n_parameters
     if best.samples < ENOUGH_SAMPLES * parameters:
         used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"
         if best.samples >= survey.n:
@@ -254,7 +258,13 @@ def recommend(survey: Survey) -> Plan:
         told = "Variances are those of large samples; the real error is probably larger."
         if penalised:
             told = "The penalty determines what the samples do not; the comparison assumes that its prior is right."
-        caution = f"Caution: {used}, fewer than {ENOUGH_SAMPLES} for each of the {parameters} parameters. {told}"
+        cautions.append(f"{used}, fewer than {ENOUGH_SAMPLES} for each of the {parameters} parameters. {told}")
+    if survey.pilot.separated:
+        told = "Variances are those where the pilot's optimiser stopped, and second stages are not compared: a fit refuses"
+        cautions.append(
+            f"{infinite_optimum(survey.pilot.separated)} {told} them without a finite first estimate. Give a penalty "
+            "(sigma2), or fix or drop these parameters."
+        )
     return Plan(
         survey=survey,
         candidates=tuple(candidates),
@@ -271,7 +281,7 @@ def recommend(survey: Survey) -> Plan:
         evaluations=survey.costs.evaluations,
         theta=survey.pilot.theta,
         notes=survey.notes(),
-        caution=caution,
+        caution=f"Caution: {' '.join(cautions)}" if cautions else "",
         squared_error=moments.criterion.penalty is not None and request.functionals is None,
         floor=1.0 if bounded else None,
     )

@@ -24,6 +24,7 @@ _FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
 #: Contrasts of parameters that are all this close to 0 are skipped.
 _MODERATE = 1.0
 _MOST_SEPARATION_PARAMETERS = 200
+_REMEDY = "Give sigma2, or fix or drop these parameters."
 
 
 def separated_parameters(
@@ -84,10 +85,20 @@ def concerned_by(directions: csr_array | None, inside: BoolArray, touching: Bool
 
 def separation_message(names: Sequence[str]) -> str:
     """The warning for a fit whose optimum lies at infinity for the parameters ``names``."""
+    return f"{infinite_optimum(names)} The values given for them are where the optimiser stopped. {_REMEDY}"
+
+
+def infinite_optimum(names: Sequence[str]) -> str:
+    """A sentence about data that separate."""
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return f"The data separate: without a penalty the optimum lies at infinity for {shown}."
+
+
+def refused_second_stage(names: Sequence[str]) -> str:
+    """Why no second stage follows a first one whose optimum lies at infinity for the parameters ``names``."""
     return (
-        f"The data separate: without a penalty the optimum lies at infinity for {shown}. The values given for them are "
-        f"where the optimiser stopped. Give sigma2, or fix or drop these parameters."
+        f"The first stage has its optimum at infinity for {', '.join(names[:5])}; a second stage needs a finite "
+        f"estimate. {_REMEDY}"
     )
 
 

@@ -1,0 +1,52 @@
+"""Plans for samples that separate say so, and do not list what a fit refuses."""
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.data.samples import as_table
+from fieldfit.types import FieldfitError, ModelError, SeparationWarning
+
+MODEL = ff.BoltzmannMachine(4, biases=True, states=(0, 1))
+
+
+def samples(n, together):
+    """Independent variables; of the first two, only ``together`` samples have both 1."""
+    x = (np.random.default_rng(0).random((n, 4)) < 0.4).astype(int)
+    x[x[:, 0] == 1, 1] = 0
+    x[:together, :2] = 1
+    return x
+
+
+@pytest.mark.parametrize("n", [800, 6000])  # all samples in the pilot, and a third of them
+def test_samples_that_separate_are_named_and_second_stages_left_out(n):
+    x = samples(n, 0)
+    plan = ff.plan(MODEL, x)
+    with pytest.warns(SeparationWarning):
+        fit = ff.fit(MODEL, x, "PL1")
+    assert plan.survey.pilot.separated == fit.separated != ()
+    assert not any(">>" in policy for policy in plan.table["policy"])
+    first = plan.explain().split("\n")[0]
+    assert first.startswith("Caution: The data separate: without a penalty the optimum lies at infinity for x0:x1.")
+    assert "sigma2" in first
+    with pytest.raises(
+        FieldfitError, match=r"'PL1 >> FL' cannot be compared\. The first stage has its optimum at inf"
+    ):
+        ff.plan(MODEL, x, policies=["PL1", "PL1 >> FL"])
+    with pytest.raises(ModelError, match="The first stage has its optimum at infinity"):
+        ff.refine(fit, "FL")
+
+
+def test_a_pilot_that_separates_says_nothing_where_all_samples_do_not():
+    plan = ff.plan(MODEL, samples(40_000, 1))
+    joint = as_table(plan.survey.pilot.rows).codes[:, :2].sum(axis=1) == 2
+    assert not joint.any()
+    assert plan.survey.pilot.separated == ()
+    assert plan.caution == ""
+    assert any(">>" in policy for policy in plan.table["policy"])
+
+
+def test_a_penalty_keeps_the_optimum_finite():
+    plan = ff.plan(MODEL, samples(800, 0), sigma2=10.0)
+    assert plan.caution == ""
+    assert any(">>" in policy for policy in plan.table["policy"])
