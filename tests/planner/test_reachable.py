@@ -77,6 +77,10 @@ def test_plain_policies_are_in_every_table(plan):
     shown = {str(row[0]).lstrip("→• ") for row in table.rows}
     assert len(table.rows) == 6
     assert {"PL1", "FL", plan[2].best} <= shown
+    count = len(plan[2].table)
+    assert f"Shown are 6 of the {count} policies compared; plan.table has all" in table.note
+    assert f"--rows {count}" in table.note
+    assert "Shown are" not in plan[2].plain_table().note
 
 
 def test_what_costs_hardly_more_counts_as_cheap(plan):

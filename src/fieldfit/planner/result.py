@@ -329,6 +329,12 @@ class Plan:
         note = (
             f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); costs of a whole fit."
         )
+        if len(shown) < len(self.candidates):
+            count = len(self.candidates)
+            note += (
+                f" Shown are {len(shown)} of the {count} policies compared; plan.table has all (on the command line: "
+                f"--rows {count}, or --json)."
+            )
         title = f"Plan for {self.survey.request.model.kind}: {self.n:,} samples, {len(self.theta):,} parameters"
         columns = ("policy", "time", "FLOPs", "variance", "why")
         return PlainTable(title, columns, rows, note, ("", "", "", ".4g", ""))
