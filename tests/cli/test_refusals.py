@@ -97,6 +97,21 @@ def test_functions_become_commands_or_are_marked_as_python():
     assert in_options("use sample_weight='number of cases'") == "use --sample-weight 'number of cases'"
 
 
+def test_theta_of_another_length(refused):
+    told = refused("theory", "PL1", "--edges", "grid:3x3", "--theta=0.8,-0.8")
+    assert "θ has 2 numbers; this model has 12 parameters and needs a number for each" in told
+    assert "in the order of the model's parameters (x0:x1, " in told
+
+
+def test_a_function_without_a_command_is_marked(run, tmp_path):
+    answers = np.random.default_rng(0).integers(0, 2, (120, 3)).astype(str)
+    answers[:9, 0] = ""
+    path = tmp_path / "gaps.csv"
+    path.write_text("\n".join(["a,b,c", *map(",".join, answers)]) + "\n")
+    told = run("network", path, "--bootstrap", 0).err
+    assert "fieldfit.networks.joint_network in Python sums over missing values instead" in told
+
+
 def test_penalties_are_named_as_options(refused, votes):
     assert "--sigma2 of all parameters is -1.0" in refused("fit", votes, "--sigma2=-1")
 
@@ -175,7 +190,7 @@ def test_damaged_model_file(refused, saved, tmp_path):
 
 
 def test_theta_of_the_wrong_length_or_content(refused):
-    assert "shape (3,)" in refused("theory", "PL1", "--m", 5, "--theta", "1,2,3")
+    assert "θ has 3 numbers" in refused("theory", "PL1", "--m", 5, "--theta", "1,2,3")
     assert "'a'" in refused("theory", "PL1", "--m", 5, "--theta", "a,b")
     assert "must be finite" in refused("theory", "PL1", "--m", 2, "--theta", "nan")
     assert "needs --theta, and --m or --edges" in refused("theory", "PL1")

@@ -140,7 +140,7 @@ def test_discoveries_with_few_samples_have_a_warning_in_the_words_of_the_command
     ff.fit(ff.BoltzmannMachine(4), samples[:20], "PL1", sigma2=1).save(tmp_path / "few.ff")
     ran = run("show", tmp_path / "few.ff", "--fdr", 0.05)
     assert ran.err.startswith("fieldfit: warning: 3.3 samples for each parameter")
-    assert "fieldfit test --bootstrap simulates" in ran.err
+    assert "fieldfit test --bootstrap --data DATA simulates" in ran.err
     assert ran.err.count("\n") == 1
     assert "few samples per parameter: standard errors may be too small" in ran.out
     warned = run("show", tmp_path / "few.ff", "--fdr", 0.05, "--json").json["warnings"]
@@ -169,6 +169,24 @@ def test_a_file_without_standard_errors_says_how_to_get_them(run, refused, tmp_p
     assert run("report", tmp_path / "wide.ff", "--data", tmp_path / "wide.csv", "-b", "none", "-o", page).code == 0
     error = ff.load(tmp_path / "wide.ff", x).table(parameters=["x0:x1"])["std_error"].iloc[0]
     assert f"{error:.4f}" in page.read_text(encoding="utf-8")
+    assert "Standard errors need the samples" not in page.read_text(encoding="utf-8")
+    assert run("report", tmp_path / "wide.ff", "-o", page).code == 0
+    assert "Standard errors need the samples" in page.read_text(encoding="utf-8")
+    assert "Name their file in the command (--data)" in page.read_text(encoding="utf-8")
+
+
+def test_pages_of_the_command_line_speak_of_commands(run, tmp_path, samples):
+    fit = ff.fit(ff.BoltzmannMachine(4), samples[:20], "PL1", sigma2=1)
+    fit.save(tmp_path / "few.ff")
+    np.savetxt(tmp_path / "few.csv", samples[:20], fmt="%d", delimiter=",")
+    page = tmp_path / "few.html"
+    assert run("report", tmp_path / "few.ff", "--data", tmp_path / "few.csv", "-b", "none", "-o", page).code == 0
+    written = page.read_text(encoding="utf-8")
+    assert "compare fieldfit test --kind model --data DATA." in written
+    assert "fieldfit check gives p-values" in written
+    assert "goodness_of_fit" not in written
+    fit.to_html(page)
+    assert "fit.goodness_of_fit() gives p-values" in page.read_text(encoding="utf-8")
 
 
 def test_sentences_come_back_too(run, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,9 +37,20 @@ if TYPE_CHECKING:
 _MOST_COEFFICIENTS, _INFLUENTIAL = 1000, 10
 
 
-def fit_page(fit: Fit, plan: Plan | None, level: float, notes: Sequence[str] = (), command: str = "") -> Page:
-    """The whole page. ``notes`` stand in the place of a plan; ``command`` is the one that writes the page."""
-    page = Page(f"{fit.model.kind} fitted by {fit.estimator}")
+def fit_page(
+    fit: Fit,
+    plan: Plan | None,
+    level: float,
+    notes: Sequence[str] = (),
+    command: str = "",
+    words: Callable[[str], str] = str,
+) -> Page:
+    """The whole page.
+
+    ``notes`` stand in the place of a plan. ``command`` is the one that writes the page, and ``words`` translates the
+    names of Python's functions and arguments for its readers.
+    """
+    page = Page(f"{fit.model.kind} fitted by {fit.estimator}", words=words)
     page.paragraph(
         f"{fit.size}, {counted(fit.model.n_parameters, 'parameters')}. " + ". ".join(map(sentence, course(fit))) + "."
     )
@@ -60,7 +71,7 @@ def fit_page(fit: Fit, plan: Plan | None, level: float, notes: Sequence[str] = (
     else:
         page.heading("Data against model")
         page.note(
-            "A saved fit does not contain its samples. Give them (--data, or data in ff.load) for this comparison."
+            "A saved fit does not contain its samples, and this comparison needs them. Give them again: load(path, data)."
         )
     _add_convergence(page, fit)
     add_citation(page, refined=fit.refinement is not None)
@@ -94,7 +105,9 @@ def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
             size = np.nan_to_num(np.abs(estimate / error), nan=-1.0, posinf=-1.0)
     else:
         page.note(
-            f"Standard errors of {len(names):,} parameters are too many for a page, or need the samples; "
+            "Standard errors need the samples, which the file does not contain. Give them again: load(path, data)."
+            if fits_matrices(fit)
+            else f"Standard errors of {len(names):,} parameters are too many for a page. With the samples, "
             "fit.table(parameters=[…]) computes some."
         )
         estimate = fit.theta

@@ -634,9 +634,12 @@ class Model(ABC):
                 f"θ is {theta!r:.80}; it must be {self.n_parameters} numbers, in the order of model.parameter_names."
             ) from error
         if array.shape != (self.n_parameters,):
+            given = counted(array.size, "numbers") if array.ndim == 1 else f"shape {array.shape}"
+            first = [self.parameter_names[k] for k in range(min(5, self.n_parameters))]
+            names = ", ".join([*first, "…"] if len(first) < self.n_parameters else first)
             raise ModelError(
-                f"θ has shape {array.shape}; this model has {self.n_parameters} parameters, so it must have shape "
-                f"({self.n_parameters},). The order is that of model.parameter_names."
+                f"θ has {given}; this model has {counted(self.n_parameters, 'parameters')} and needs a number for each, in "
+                f"the order of model.parameter_names ({names})."
             )
         if not np.all(np.isfinite(array)):
             place = int(np.flatnonzero(~np.isfinite(array))[0])

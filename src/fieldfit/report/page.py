@@ -7,7 +7,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 
@@ -32,6 +32,8 @@ class Page:
         The HTML of its parts. By default none.
     headings : list of (id, text)
         Its headings. By default none.
+    words : callable
+        Applied to the text of paragraphs, notes and cautions. By default they stay as they are.
 
     Examples
     --------
@@ -44,6 +46,7 @@ class Page:
     title: str
     parts: list[str] = field(default_factory=list)
     headings: list[tuple[str, str]] = field(default_factory=list)  # (id, text)
+    words: Callable[[str], str] = str
 
     def heading(self, text: str) -> None:
         """Add a heading.
@@ -83,7 +86,7 @@ class Page:
         >>> page.parts
         ['<p>a &lt; b</p>']
         """
-        self.parts.append(f"<p>{html.escape(text)}</p>")
+        self.parts.append(f"<p>{html.escape(self.words(text))}</p>")
 
     def note(self, text: str) -> None:
         """Add a paragraph of less importance.
@@ -101,7 +104,7 @@ class Page:
         >>> page.parts
         ['<p class="note">Measured once.</p>']
         """
-        self.parts.append(f'<p class="note">{html.escape(text)}</p>')
+        self.parts.append(f'<p class="note">{html.escape(self.words(text))}</p>')
 
     def cautions(self, texts: Sequence[str], title: str = "Cautions") -> None:
         """Add a box with sentences that a reader must not miss.
@@ -121,7 +124,7 @@ class Page:
         >>> "did not converge" in page.text()
         True
         """
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in texts)
+        items = "".join(f"<li>{html.escape(self.words(text))}</li>" for text in texts)
         self.parts.append(
             f'<section class="cautions" aria-label="{title}"><strong>{title}</strong><ul>{items}</ul></section>'
         )

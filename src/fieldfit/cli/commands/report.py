@@ -49,6 +49,7 @@ def report(
     from fieldfit.cli.invocation import command
     from fieldfit.cli.output import check_folder, note
     from fieldfit.cli.saved import load_with
+    from fieldfit.cli.wording import in_options
     from fieldfit.types import FieldfitError
 
     if not 0 < level < 1:
@@ -68,7 +69,7 @@ def report(
             plan = plan_for(fit, budget, seed)
         except FieldfitError as error:
             notes.append(f"The cost and accuracy of other estimators were not compared: {error}")
-    fit_page(fit, plan, level, notes, command()).write(out)
+    fit_page(fit, plan, level, notes, command(), in_options).write(out)
     note(f"written: {out} (open it in a browser)")
 
 
