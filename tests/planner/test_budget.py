@@ -1,5 +1,6 @@
 """A plan looks as long as its budget allows, counts what it spends, and refuses budgets that are too small for it."""
 
+import re
 import time
 from dataclasses import replace
 from itertools import count
@@ -12,7 +13,7 @@ import fieldfit as ff
 from fieldfit.cli import main
 from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
-from fieldfit.planner import short_fits
+from fieldfit.planner import ingredients, short_fits
 from fieldfit.planner.calibration import calibration
 from fieldfit.planner.candidates import Candidate, Origin, choose
 from fieldfit.planner.convergence import (
@@ -250,3 +251,16 @@ def test_a_mixture_takes_at_least_as_long_as_what_it_selects_as_a_whole(five):
     slower = replace(costs, ingredients=parts)
     assert slower.seconds(np.array([1.0, 0.1])) > 1.0
     assert slower.seconds(np.array([0.5, 0.1])) < 0.5
+
+
+def test_a_family_skipped_for_time_says_which_share_of_the_budget_is_too_small(five, monkeypatch):
+    seconds = iter([1e-9])  # of an evaluation of PL1; all others take long
+    monkeypatch.setattr(ingredients, "least_seconds", lambda run, *repeats: next(seconds, 1e6))
+    model, _, x = five
+    words = " ".join(ff.plan(model, x, budget="300s").notes)
+    told = re.search(
+        r"FL: skipped, estimating its variance alone would take about \S+ s, more than the (\S+) s that", words
+    )
+    assert told is not None, words
+    assert 0 < float(told[1]) <= 60
+    assert "s that are left of the 60 s for reading, pilot and variances (20% of the budget)." in words

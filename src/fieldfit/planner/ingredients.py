@@ -199,12 +199,12 @@ class Builder:
         moment_flops = self.counted_passes * rows.n * flops
         compiling = _COMPILING * model.states_at_once(bound)
         if optional and self._left() <= 0:
-            return SkippedError(f"{front} no time left in the pilot's share of the budget.", for_time=True)
+            return SkippedError(f"{front} nothing is left of {self.allowance.limit}.", for_time=True)
         if optional and moment_flops > self.flops:
             told = f"estimating its variance alone would take about {moment_flops:.2g} FLOPs, more than is left of"
             return SkippedError(f"{front} {told} the pilot's share of the budget.", for_time=True)
         if optional and compiling > self._left():
-            return SkippedError(f"{front} compiling it alone would take about {compiling:.2g} s.", for_time=True)
+            return self._too_long(f"{front} compiling it", compiling, self._left())
         began = clock()
         fitted = problem = expected_problem(bound, rows.n, partial(model.compile, rows))
         known = self._known_sum(bound)
@@ -216,8 +216,7 @@ class Builder:
             moments = _NOISE_PASSES * evaluation
         needed, left = clock() - began + moments, self._left()
         if optional and needed > left:
-            told = f"estimating its variance alone would take about {needed:.2g} s."
-            return SkippedError(f"{front} {told}", for_time=True)
+            return self._too_long(f"{front} estimating its variance", needed, left)
         if len(bound.families) == 1 and _mean_weights(bound) == [1.0]:
             self._single[bound.families[0].name] = problem, evaluation
         self.reserved += moments
@@ -236,6 +235,13 @@ class Builder:
             for dataset, weight in self._samples
         ]
         return Ingredient(law, structure, bound, problem, partial(model.compile, rows), flops, works[0], works[-1])
+
+    def _too_long(self, what: str, needed: float, left: float) -> SkippedError:
+        """Why there is no time for a law."""
+        told = f"more than the {left:.2g} s that are left of {self.allowance.limit}"
+        if left <= 0:
+            told = f"and nothing is left of {self.allowance.limit}"
+        return SkippedError(f"{what} alone would take about {needed:.2g} s, {told}.", for_time=True)
 
     def _known_sum(self, bound: BoundPolicy) -> tuple[Problem, float] | None:
         """The law in the mean over Z as a sum of families that are compiled, and the seconds of an evaluation."""

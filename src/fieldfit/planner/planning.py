@@ -85,7 +85,9 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     model, dataset, target = request.model, request.dataset, request.target
     began, allowance = clock(), None
     if target.seconds is not None:
-        allowance = Allowance(began + max(SURVEY * target.seconds - request.reading, 0.0))
+        share = SURVEY * target.seconds
+        told = f"the {share:.2g} s for reading, pilot and variances ({SURVEY:.0%} of the budget)"
+        allowance = Allowance(began + max(share - request.reading, 0.0), told)
     pilot = run_pilot(request)
     if pilot.separated and request.staged:
         raise FieldfitError(f"'{request.staged[0]}' cannot be compared. {refused_second_stage(pilot.separated)}")
@@ -103,7 +105,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     spent = pilot.spent * pilot.rows.n * plain
     flops = math.inf if target.flops is None else SURVEY_FLOPS * target.flops - spent
     now = clock()
-    allowance = allowance or Allowance(now + _UNHURRIED)
+    allowance = allowance or Allowance(now + _UNHURRIED, f"the {_UNHURRIED:g} s for variances")
     states = model.n_states if can_enumerate(model, rows) else None
     builder = Builder(request, rows, pilot, states, allowance, flops)
     if compared is None and builder.counted_passes * rows.n * plain > flops / 2:

@@ -75,9 +75,11 @@ class Allowance:
     """How long a survey may take: until ``end`` of this thread's clock (`fieldfit.models.work.clock`).
 
     That clock counts CPU seconds, so that other programs on the machine neither shorten a survey nor change its plan.
+    ``limit`` is how long that is in all, in words.
     """
 
     end: float
+    limit: str
 
     def left(self) -> float:
         """Seconds of this thread until then."""

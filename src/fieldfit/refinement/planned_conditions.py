@@ -210,7 +210,7 @@ def _draws(
 ) -> int | None:
     """How many draws the weights come from: as many as in a fit (None), or fewer where time is short."""
     if setting.seconds_left() <= 0:
-        raise SkippedError(f"{staged}: skipped, no time left in the pilot's share of the budget.", for_time=True)
+        raise SkippedError(f"{staged}: skipped, the plan has no time left for second stages.", for_time=True)
     conditions = (given or stack(model, bound, distance or 1)).conditions
     p, r = conditions.size, model.n_parameters
     if distance is not None and distance > 1 and p > MOST_CONDITIONS_TRIED:
@@ -233,7 +233,8 @@ def _draws(
     needed = fewest * each + solving
     if needed <= left:
         return FEWEST_DRAWS
-    raise SkippedError(f"{staged}: skipped, its weights alone would take about {needed:.2g} s.", for_time=True)
+    told = f"its weights alone would take about {needed:.2g} s, more than the {max(left, 0.0):.2g} s that the plan has left"
+    raise SkippedError(f"{staged}: skipped, {told} for second stages.", for_time=True)
 
 
 def _some(rows: Table) -> Points:
