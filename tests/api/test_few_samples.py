@@ -34,6 +34,18 @@ def test_discoveries_with_few_samples_warn():
         _fit(60).discoveries()
 
 
+def test_a_table_with_fewer_samples_than_parameters_warns():
+    words = [["red", "house"], ["old", "tree"], ["house"]]
+    features = [[{"word": word, "end": word[-1]} for word in sentence] for sentence in words]
+    fit = ff.CRFTagger(sigma2=1.0).fit(features, [["A", "N"], ["A", "N"], ["N"]]).fit_
+    name = fit.parameter_names[0]
+    with pytest.warns(FewSamplesWarning, match="samples for each parameter, robust errors may be far too small"):
+        fit.table(parameters=[name])
+    assert "far too small" in str(fit.functional({name: 1}))
+    assert fit.table(kind="model", parameters=[name])["p"].notna().all()
+    _fit(60).table()  # between one and five: the summary has a caution
+
+
 @pytest.mark.slow
 def test_the_bootstrap_keeps_its_level_where_the_wald_test_does_not():
     """40 tables of independent variables. At 10% the count of rejections exceeds 12 with probability 0.0001."""

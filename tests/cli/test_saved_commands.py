@@ -167,7 +167,7 @@ def test_a_file_without_standard_errors_says_how_to_get_them(run, refused, tmp_p
     np.savetxt(tmp_path / "wide.csv", x, fmt="%d", delimiter=",")
     page = tmp_path / "wide.html"
     assert run("report", tmp_path / "wide.ff", "--data", tmp_path / "wide.csv", "-b", "none", "-o", page).code == 0
-    error = ff.load(tmp_path / "wide.ff", x).table(parameters=["x0:x1"])["std_error"].iloc[0]
+    error = ff.load(tmp_path / "wide.ff", x).standard_errors(parameters=["x0:x1"])[0]
     assert f"{error:.4f}" in page.read_text(encoding="utf-8")
     assert "Standard errors need the samples" not in page.read_text(encoding="utf-8")
     assert run("report", tmp_path / "wide.ff", "-o", page).code == 0

@@ -30,8 +30,7 @@ def few_samples(fit: FitState, kind: Kind) -> str:
     """
     if kind != "robust" or fit.size.n == 1:  # of one sample they are spatial, or model-based
         return ""
-    estimated, groups = int(fit.free.sum()), fit.size.groups
-    size = fit.total if groups is None else min(fit.total, groups)
+    estimated, groups, size = int(fit.free.sum()), fit.size.groups, _independent(fit)
     what = "samples" if groups is None else "groups"
     remedy = "" if groups is not None else ": compare kind='model'"
     if size < FEWEST_SAMPLES * estimated:
@@ -40,6 +39,16 @@ def few_samples(fit: FitState, kind: Kind) -> str:
     if groups is not None and groups < FEWEST_GROUPS:
         return f"only {groups} groups, robust errors may be too small"
     return ""
+
+
+def fewer_than_parameters(fit: FitState, kind: Kind) -> str:
+    """The clause of `few_samples` where there are fewer samples or groups than estimated parameters, or nothing."""
+    return few_samples(fit, kind) if _independent(fit) < int(fit.free.sum()) else ""
+
+
+def _independent(fit: FitState) -> float:
+    """The number of samples, or of groups where samples come in groups."""
+    return fit.total if fit.size.groups is None else min(fit.total, fit.size.groups)
 
 
 def no_spread(fit: FitState, kind: Kind) -> str:

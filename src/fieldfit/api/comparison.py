@@ -20,6 +20,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import score_variance
 from fieldfit.api.cautions import few_samples, without_spread
+from fieldfit.api.estimate_table import parameter_estimates
 from fieldfit.api.functionals import combination, unit_rows
 from fieldfit.api.refinement import refuse_refined
 from fieldfit.arguments import instance_of
@@ -414,7 +415,7 @@ def discoveries(
         raise FieldfitError(f"The method is 'bh' or 'by'; got {method!r}.")
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"The false discovery rate must be between 0 and 1; got {level!r}.")
-    frame = fit.table(kind=kind, parameters=parameters)
+    frame = parameter_estimates(fit, kind=kind, parameters=parameters).frame()  # the warning of few samples is below
     tested = frame["p"].notna().to_numpy()
     q = np.full(len(frame), np.nan)
     if tested.any():

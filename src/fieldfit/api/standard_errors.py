@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -16,7 +17,15 @@ from fieldfit.api.accuracies import (
     robust_accuracy,
     spatial_accuracy,
 )
-from fieldfit.api.cautions import few_samples, no_spread, pull_of, simulated, under_model, without_spread
+from fieldfit.api.cautions import (
+    few_samples,
+    fewer_than_parameters,
+    no_spread,
+    pull_of,
+    simulated,
+    under_model,
+    without_spread,
+)
 from fieldfit.api.estimate_table import EstimateTable, half_width, parameter_estimates
 from fieldfit.api.functionals import Estimate, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
@@ -24,8 +33,9 @@ from fieldfit.arguments import count_of
 from fieldfit.docstrings import filled
 from fieldfit.named import places_of
 from fieldfit.steps import stepped
-from fieldfit.types import BoolArray, FieldfitError, FloatArray, ModelError
+from fieldfit.types import BoolArray, FewSamplesWarning, FieldfitError, FloatArray, ModelError
 from fieldfit.variance import Accuracy, DenseAccuracy
+from fieldfit.words import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -258,13 +268,22 @@ class StandardErrors(FitState):
         DataFrame
             One row for each parameter. NaN for parameters that are not identified.
 
+        Warns
+        -----
+        FewSamplesWarning
+            If there are fewer samples than parameters: robust errors and p-values are then far too small.
+
         Examples
         --------
         %(fit)s
         >>> fit.table()["std_error"].round(3).to_dict()
         {'x0:x1': 0.112, 'x0:x2': 0.143, 'x1:x2': 0.117}
         """
-        return parameter_estimates(self, level, kind, parameters).frame()
+        estimates = parameter_estimates(self, level, kind, parameters)
+        few = fewer_than_parameters(self, kind)
+        if few and np.isfinite(estimates.p).any():
+            warnings.warn(f"{sentence(few)}. p-values are then too small as well.", FewSamplesWarning, stacklevel=2)
+        return estimates.frame()
 
     def effects(self, coding: str = "corner", level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:
         """Return the effects of single variables, pairs and larger cliques: identified also for free tables.
@@ -411,13 +430,16 @@ class StandardErrors(FitState):
         %(fit)s
         >>> fit.plot_coefficients().figure.savefig("coefficients.png")
         """
-        from fieldfit.api.identified import identified_table
+        from fieldfit.api.identified import identified_estimates
         from fieldfit.report.coefficients import plot_coefficients
 
         half_width(level)
         axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.estimator}"
-        frame = identified_table(self, level, kind) if parameters is None else self.table(level, kind, parameters)
-        return plot_coefficients(frame, most=most, axis=axis, ax=ax)
+        chosen = parameters is not None
+        estimates = (
+            parameter_estimates(self, level, kind, parameters) if chosen else identified_estimates(self, level, kind)
+        )
+        return plot_coefficients(estimates.frame(), most=most, axis=axis, ax=ax)
 
     @cached_property
     def _without_pull(self) -> Self:
