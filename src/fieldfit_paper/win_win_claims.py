@@ -50,12 +50,13 @@ def _finding(tables: SweepTables, model: str, reading: str, striking: bool) -> F
             any_win = any_win or wins > 0
             shares.append(gain)
             counts.append(f"σ² = {sigma2:g}: {wins} of {len(here)}, {gain:+.1%} ± {half:.1%}")
-        alone_best, best = tables.least_alone(model, higher, reading), best_cell(grid, "test_nll")
-        away = 1 - best["test_nll"] / alone_best["test_nll"]
+        alone_best = tables.least_alone(model, higher, reading)
+        best_cheaper = min(alone[r["sigma2"]] + r["difference"] for r in cheaper)
+        away = 1 - best_cheaper / alone_best["test_nll"]
         texts.append(
-            f"PL1/{higher} (sure wins of the cheaper policies, largest gain): {'; '.join(counts)}. Its best test NLL is "
-            f"{best['test_nll']:.2f}, {higher} alone at its own best σ² = {alone_best['sigma2']:g} has "
-            f"{alone_best['test_nll']:.2f}: a gain of {away:+.1%}"
+            f"PL1/{higher} (sure wins of the cheaper policies, largest gain): {'; '.join(counts)}. The best of the cheaper "
+            f"policies has a test NLL of {best_cheaper:.2f}, {higher} alone at its own best σ² = "
+            f"{alone_best['sigma2']:g} has {alone_best['test_nll']:.2f}: a gain of {away:+.1%}"
         )
     large = max(shares) > STRIKING
     agrees = any_win and large if striking else any_win and not large
