@@ -360,7 +360,7 @@ def test_bad_models(build, message):
 
 @pytest.mark.parametrize("call", ["log_partition", "marginals", "map_state"])
 def test_theta_of_the_wrong_length(call):
-    with pytest.raises(ModelError, match="shape"):
+    with pytest.raises(ModelError, match="θ has 4 numbers; this model has 10 parameters"):
         getattr(MODEL, call)(np.zeros(4))
 
 

@@ -221,7 +221,7 @@ def test_rare_statistics_leave_the_variance_of_optimal_weights_near_theory():
     model = ff.BoltzmannMachine(15, biases=True)
     random = np.random.default_rng(0)
     theta = np.array([random.normal() if ":" in name else -2.0 for name in model.parameter_names])
-    x = model.sample(theta, 300, random_state=1).values
+    x = model.sample(theta, 600, random_state=1).values
     plan = ff.plan(model, x, policies=["PL1 >> optimal(1)", "FL"])
     refined = next(own for own in plan.candidates if ">>" in own.policy)
     theory = ff.asymptotics(model, plan.theta, "PL1 >> optimal(1)")
