@@ -15,7 +15,8 @@ from fieldfit import steps
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that only moves when told to."""
+    """A clock that only moves when told to. Commands with --json that ran before in this process switched progress off."""
+    ff.show_progress(None)
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     yield now
