@@ -42,7 +42,7 @@ HOW = (
     "within 0.003 nats for chunking and 0.002 for the sentiment set. Where Algorithm 1 ends with β near 0, its last fit "
     "starts from that of PL1 alone.",
     "Run times: a grid of 2,600 fits takes 2 to 5 processor minutes in either reading (the four of the first reading took "
-    "139, 143, 116 and 125 seconds). An earlier run of the whole first reading, before its fits had such starts, took 90 "
+    "139, 143, 210 and 254 seconds). An earlier run of the whole first reading, before its fits had such starts, took 90 "
     "minutes on two processors with other work on them (16,780 fits with the sentiment set). Of the "
     "second reading the further σ² of Figure 21 take 4 minutes together, a cell of Algorithm 1 (1,600 cells) 0.2 to 1.2 "
     "processor seconds, families alone and second-order CRFs 4 minutes: about 40 processor minutes in all. Grids that "
