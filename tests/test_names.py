@@ -1,10 +1,11 @@
-"""One meaning for each name: no two modules of the package define the same public class or function."""
+"""Names: one meaning for each public one, and none that says nothing of what it holds."""
 
 import ast
 from collections import defaultdict
 from pathlib import Path
 
 import fieldfit
+import fieldfit_paper
 
 #: Functions of the command line have the names of the commands, which are those of what they call.
 COMMANDS = "cli"
@@ -25,3 +26,18 @@ def test_no_two_modules_define_the_same_public_name() -> None:
                 homes[node.name].append(str(module))
     assert len(homes) > 500
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+#: Names that say nothing of what a variable holds.
+VAGUE = {"own", "one", "found"}
+
+
+def test_no_variable_or_argument_has_a_vague_name() -> None:
+    vague = []
+    for package in (Path(fieldfit.__file__).parent, Path(fieldfit_paper.__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                assigned = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+                if assigned or (isinstance(node, ast.arg) and node.arg in VAGUE):
+                    vague.append(f"{path.relative_to(package.parent)}:{node.lineno}")
+    assert vague == []

@@ -213,8 +213,8 @@ def earlier_runs(tables: SweepTables) -> list[str]:
     """What is from a run before today's grid of β and nested selections; nothing if nothing is."""
     older = []
     for sweep, name in FIRST_SWEEPS.items():
-        found = [f"PL1/{higher}" for higher in POLICIES if tables.means_only(*sweep, higher)]
-        older += [f"{name} ({_and(found)})"] * bool(found)
+        kept_as_means = [f"PL1/{higher}" for higher in POLICIES if tables.means_only(*sweep, higher)]
+        older += [f"{name} ({_and(kept_as_means)})"] * bool(kept_as_means)
     if not older:
         return []
     return [

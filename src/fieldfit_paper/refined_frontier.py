@@ -81,11 +81,11 @@ def mixtures_of(case: Case, moments: FamilyMixtures, scale: str = "small") -> li
         for name, own_lam, own_beta in ((first, lam1, beta1), (second, lam2, 1 - beta1)):
             lam[:, FAMILIES.index(name)], beta[:, FAMILIES.index(name)] = own_lam, own_beta
         numbers = zip(lam1, beta1, lam2, strict=True)
-        names = [f"{one:.4g}*{first}@{b:.4g} + {two:.4g}*{second}@{1 - b:.4g}" for one, b, two in numbers]
+        names = [f"{a:.4g}*{first}@{b:.4g} + {c:.4g}*{second}@{1 - b:.4g}" for a, b, c in numbers]
         points.append((lam, beta, names))
     excess = np.concatenate([moments.efficiencies(lam, beta, "exact")["root"] for lam, beta, _ in points]) - 1
     flops = np.concatenate([moments.cost(lam) for lam, _, _ in points])
-    names = [name for *_, own in points for name in own]
+    names = [name for *_, policies in points for name in policies]
     edge = set(lower_left(flops, excess).tolist())
     kinds = ["pure" if k < len(FAMILIES) else "mixture" for k in range(len(names))]
     return [
@@ -134,8 +134,8 @@ def simulated(case: Case, known: list[Plain], fits: int) -> list[Plain]:
             away[j, k] = fit(case.model, rows, record["policy"], sample_weight=weight, tol=1e-9).theta - full
     root = np.linalg.cholesky(information)
     records = []
-    for record, own in zip(chosen, away, strict=True):
-        excess, error = excess_of(np.sqrt(case.n) * own @ root)
+    for record, differences in zip(chosen, away, strict=True):
+        excess, error = excess_of(np.sqrt(case.n) * differences @ root)
         records.append(_record(case, record["kind"], record["policy"], "fits", excess, record["flops"], error))
     return records
 

@@ -180,7 +180,7 @@ def without_wide_rows(model: Model, dataset: Dataset) -> Dataset:
 class _Nothing:
     """A question without work."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: object) -> None:
+    def __call__(self, shard: Shard, shared: Shared, argument: object) -> None:
         """Nothing is answered."""
 
 

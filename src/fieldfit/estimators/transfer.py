@@ -75,7 +75,7 @@ def _keys(first: IntArray, second: IntArray, radix: int) -> IntArray:
 
 
 def _place(target_keys: IntArray, keys: IntArray, weights: FloatArray, out: FloatArray) -> None:
-    """out[i] = the weight whose key is own[i]; ``own`` rises."""
+    """out[i] = the weight whose key is ``target_keys[i]``; the target keys are sorted."""
     if not len(target_keys):
         return
     place = np.minimum(np.searchsorted(target_keys, keys), len(target_keys) - 1)

@@ -312,12 +312,12 @@ class _PairSums:
             np.add.at(self.inside, (a, b), (var_a * x_b) @ x.T)
             np.add.at(self.inside, (b, a), (var_b * x_a) @ x.T)
             low, high = np.searchsorted(self.joined, [first, first + len(a)])
-            lines, own = slice(low, high), self.joined[low:high] - first
-            if len(own) < len(a):
+            lines, joined = slice(low, high), self.joined[low:high] - first
+            if len(joined) < len(a):
                 only_a, only_b, both, none, not_a, not_b = (
-                    state[own] for state in (only_a, only_b, both, none, not_a, not_b)
+                    state[joined] for state in (only_a, only_b, both, none, not_a, not_b)
                 )
-                factor = factor[own]
+                factor = factor[joined]
             self.cross[lines] += ((both * none - only_a * only_b) * factor) @ products
             both *= factor
             self.edge[lines] += (both * (only_a + not_a)).sum(axis=1)

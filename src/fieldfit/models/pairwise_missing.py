@@ -256,17 +256,17 @@ class MissingPairwiseProblem(Problem):
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sample."""
-        own = [terms.value for _, terms, _ in self._terms(theta, None, self._scale)]
-        return self._at_samples(self._whole.row_values(theta), own)
+        incomplete = [terms.value for _, terms, _ in self._terms(theta, None, self._scale)]
+        return self._at_samples(self._whole.row_values(theta), incomplete)
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sample."""
-        own = [moved.value for _, _, moved in self._terms(theta, v, self._scale) if moved is not None]
-        return self._at_samples(self._whole.row_products(theta, v), own)
+        incomplete = [moved.value for _, _, moved in self._terms(theta, v, self._scale) if moved is not None]
+        return self._at_samples(self._whole.row_products(theta, v), incomplete)
 
-    def _at_samples(self, numbers: FloatArray, own: list[FloatArray]) -> FloatArray:
-        if own:
-            numbers[self._places] = np.concatenate(own)[self._number]
+    def _at_samples(self, numbers: FloatArray, incomplete: list[FloatArray]) -> FloatArray:
+        if incomplete:
+            numbers[self._places] = np.concatenate(incomplete)[self._number]
         return numbers
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:

@@ -59,12 +59,12 @@ class PairSums:
             self._sums[-1, :m, :m] += residual.T @ residual
             for b in range(m):
                 chosen = np.flatnonzero(codes[:, b])
-                own = residual[chosen]
+                active = residual[chosen]
                 # The samples in which d is 1 too, for each d ≥ b in turn.
                 variable, sample = np.nonzero(np.ascontiguousarray(codes[chosen, b:].T).view(np.bool_))
                 bounds = np.searchsorted(variable, np.arange(m - b + 1)).tolist()
                 for d in range(b, m):
-                    part = own if d == b else own.take(sample[bounds[d - b] : bounds[d - b + 1]], axis=0)
+                    part = active if d == b else active.take(sample[bounds[d - b] : bounds[d - b + 1]], axis=0)
                     self._sums[self._place[b, d], :m, :m] += part.T @ part
 
     def matrix(self, edges: Int32Array) -> FloatArray:

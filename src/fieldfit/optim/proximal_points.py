@@ -80,8 +80,8 @@ class ProximalPoints:
         bend = self._sums(self._metric * self._image**2 * inverse**3)
         for group in np.flatnonzero((self._norm > 0) & (bend > 0)):
             inside = slice(self._starts[group], self._starts[group] + self._counts[group])
-            own = self._places[inside]
-            places = slice(own[0], own[-1] + 1) if self._together[group] else own
+            members = self._places[inside]
+            places = slice(members[0], members[-1] + 1) if self._together[group] else members
             first, second = along[inside] @ left[places], along[inside] @ right[places]
             total += np.outer(self._strength[group] / bend[group] * first, second)
         return total

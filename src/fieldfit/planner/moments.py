@@ -134,7 +134,7 @@ def _lengths(rows: NDArray[np.floating], metric: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class OwnTerm:
+class StageTerm:
     """Estimating functions of a second stage as a term of the moments: alone, and with all samples."""
 
     name: str
@@ -162,14 +162,14 @@ def can_enumerate(model: Model, rows: Dataset) -> bool:
 
 @dataclass(frozen=True)
 class Gathering:
-    """Takes the moments of ingredients and of ``own`` terms of second stages over the samples ``rows``.
+    """Takes the moments of ingredients and of the terms that second stages bring over the samples ``rows``.
 
     ``simulated`` says that these were drawn from the model. Solves get fewer steps where ``deadline`` is near.
     """
 
     request: Request
     ingredients: Sequence[Ingredient]
-    own: Sequence[OwnTerm]
+    stage_terms: Sequence[StageTerm]
     pilot: Pilot
     rows: Dataset
     simulated: bool
@@ -237,8 +237,10 @@ class Gathering:
             probability,
         )
         basis, _ = moments.whitening()
-        limits = [term.limit.under_model() for term in self.own]
-        raw = moments.with_alone([term.name for term in self.own], [J for J, _ in limits], [K for _, K in limits])
+        limits = [term.limit.under_model() for term in self.stage_terms]
+        raw = moments.with_alone(
+            [term.name for term in self.stage_terms], [J for J, _ in limits], [K for _, K in limits]
+        )
         projected = raw.projected(basis)
         return PilotMoments(
             criterion=Criterion(projected, LogDeterminant(basis.shape[1]), projected.information),
@@ -314,7 +316,7 @@ class Gathering:
 
     def _sampled(self, basis: FloatArray | None, *, inside: bool) -> SampledMoments:
         sampled = sampled_moments(
-            [*self.ingredients, *(replace(term, follows_model=inside) for term in self.own)],
+            [*self.ingredients, *(replace(term, follows_model=inside) for term in self.stage_terms)],
             self.pilot.theta,
             weight=self.rows.relative_weight,
             basis=basis,
@@ -325,7 +327,7 @@ class Gathering:
         if not inside or basis is not None or full is None or self.rows.relative_weight is not None:
             return sampled
         breads = sampled.breads.copy()
-        for place, term in enumerate(self.own, len(self.ingredients)):
+        for place, term in enumerate(self.stage_terms, len(self.ingredients)):
             breads[sampled.which[place]] = term.limit.bread(breads[sampled.which[full]])
         return replace(sampled, breads=breads, squared=breads)
 

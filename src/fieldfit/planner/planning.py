@@ -16,7 +16,7 @@ from fieldfit.planner.calibration import Calibration, calibration
 from fieldfit.planner.candidates import choose, thinned
 from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.ingredients import Builder, Ingredient, placed, split_policy
-from fieldfit.planner.moments import Gathering, OwnTerm, can_enumerate
+from fieldfit.planner.moments import Gathering, StageTerm, can_enumerate
 from fieldfit.planner.pilot import (
     ENOUGH_SAMPLES,
     FULL,
@@ -143,9 +143,9 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         stages += usual_stages(PILOT_POLICY, starts, setting, reasons, early=False)
     builder.skipped.update(reasons)
     stage_flops = sum(stage.flops for stage in stages)
-    own_terms = [OwnTerm(str(stage.staged), stage.limit) for stage in stages if not isinstance(stage.limit, int)]
+    stage_terms = [StageTerm(str(stage.staged), stage.limit) for stage in stages if not isinstance(stage.limit, int)]
     deadline = math.inf if target.seconds is None else now + _SOLVES * (allowance.end - now)
-    gathering = Gathering(request, ingredients, own_terms, pilot, rows, simulated, deadline)
+    gathering = Gathering(request, ingredients, stage_terms, pilot, rows, simulated, deadline)
     compare = means <= min(builder.flops, flops - stage_flops)
     moments = gathering.gather(enumerated=enumerated, compare=compare)
     if moments.raw is not None:

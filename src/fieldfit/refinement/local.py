@@ -154,10 +154,10 @@ def local_weights(
         start = first * scale[:, None]
         remainder = f - g @ start.T
 
-        own, other = (slice(0, half), slice(half, None))
+        first_half, second_half = (slice(0, half), slice(half, None))
         V, explained = (
-            [g[part].T @ g[part] for part in (own, other)],
-            [g[part].T @ remainder[part] for part in (own, other)],
+            [g[part].T @ g[part] for part in (first_half, second_half)],
+            [g[part].T @ remainder[part] for part in (first_half, second_half)],
         )
         trial = Ridge(V[0]).solve(explained[0], _RIDGE)
         # What is left of the remainder in the other half: Σ(y − tg)² − Σy² = tVtᵀ − 2tGᵀy.

@@ -74,8 +74,8 @@ class HeldNodes:
         """One variable after the other."""
         made, work = [], np.zeros(3, dtype=np.int64)
         total = self.dataset.total_weight
-        for place, own, theta, sums, spent in self._each(together, start, free):
-            made.append(_made(together, place, own, theta, sums / total))
+        for place, involved, theta, sums, spent in self._each(together, start, free):
+            made.append(_made(together, place, involved, theta, sums / total))
             work += spent
         return made, work
 
@@ -92,9 +92,9 @@ class HeldNodes:
     def summed(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> Answer:
         """What the samples of one shard answer: H_j θ̃_j (variables, r), derivatives (p, r), weight and work."""
         products, derivatives, work = [], [], np.zeros(3)
-        for place, own, theta, sums, spent in self._each(together, start, free):
-            product = np.zeros(len(own))
-            product[own] = _hessian(together, place, own, sums) @ theta[own]
+        for place, involved, theta, sums, spent in self._each(together, start, free):
+            product = np.zeros(len(involved))
+            product[involved] = _hessian(together, place, involved, sums) @ theta[involved]
             products.append(product)
             derivatives.append(sums)
             work += spent
@@ -152,7 +152,7 @@ class _FitNodes:
     weighted: bool
     random_state: int
 
-    def __call__(self, shard: Shard, shared: Shared, own: None) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, argument: None) -> Answer:
         """Sums that add up over shards."""
         held = as_table(shard.dataset)
         dataset = Table(held.codes, held.names, held.states, sample_weight=held_weight(shard, self.weighted))
@@ -173,29 +173,37 @@ def parameters_of(together: NodeConditions, place: int) -> BoolArray:
     return touched
 
 
-def _hessian(together: NodeConditions, place: int, own: BoolArray, derivative: FloatArray) -> FloatArray:
+def _hessian(together: NodeConditions, place: int, involved: BoolArray, derivative: FloatArray) -> FloatArray:
     """−∂s/∂θ of the variable's own parameters."""
     coefficients = together.score_coefficients[:, together.slices[place]]
-    return np.asarray(-np.asarray(coefficients @ derivative)[np.ix_(own, own)])
+    return np.asarray(-np.asarray(coefficients @ derivative)[np.ix_(involved, involved)])
 
 
-def _made(together: NodeConditions, place: int, own: BoolArray, theta: FloatArray, derivative: FloatArray) -> NodeFit:
-    return NodeFit(np.flatnonzero(own), theta, _hessian(together, place, own, derivative), derivative)
+def _made(
+    together: NodeConditions, place: int, involved: BoolArray, theta: FloatArray, derivative: FloatArray
+) -> NodeFit:
+    return NodeFit(np.flatnonzero(involved), theta, _hessian(together, place, involved, derivative), derivative)
 
 
 def fit_node(
-    model: FieldModel, dataset: Table, start: FloatArray, node: int, own: BoolArray, random_state: int
+    model: FieldModel, dataset: Table, start: FloatArray, node: int, involved: BoolArray, random_state: int
 ) -> tuple[FloatArray, IntArray]:
     """θ with the estimates of one variable's regression, and its iterations, evaluations and Hessian products."""
     rest = tuple(v for v in range(model.m) if v != node)
     family = model.structure().bind_family(Components((((node,), rest),)))
     problem = model.compile(dataset, Selection(dataset.n, (FamilySelection(family, 1.0),)))
-    no_penalty = np.zeros(len(own))
-    objective = Objective(problem, no_penalty, start, own, dataset.sample_weight, model.feature_units)
+    no_penalty = np.zeros(len(involved))
+    objective = Objective(problem, no_penalty, start, involved, dataset.sample_weight, model.feature_units)
     solution = objective.minimise(gtol=_TOL * dataset.total_weight, max_iter=_MOST_ITERATIONS, seed=random_state)
     names = model.parameter_names
     separated = separated_parameters(
-        objective.hessian_product, own, solution.x, no_penalty > 0, names, objective.units, model.determined_contrasts
+        objective.hessian_product,
+        involved,
+        solution.x,
+        no_penalty > 0,
+        names,
+        objective.units,
+        model.determined_contrasts,
     )
     if separated or not solution.converged:
         reason = f"its optimum is at infinity for {', '.join(separated[:3])}" if separated else solution.message

@@ -207,9 +207,9 @@ class _Shared:
 class _Codes:
     """Some of the samples of a shard."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: IntArray) -> tuple[Int32Array]:
+    def __call__(self, shard: Shard, shared: Shared, rows: IntArray) -> tuple[Int32Array]:
         """Their states."""
-        return (as_table(shard.dataset).codes[own],)
+        return (as_table(shard.dataset).codes[rows],)
 
 
 @dataclass(frozen=True)
@@ -220,36 +220,36 @@ class _Asked(Generic[Reply]):
     question: Callable[..., Reply]
     arguments: tuple[object, ...] = ()
 
-    def reply(self, shard: Shard, shared: Shared, own: IntArray | None) -> Reply:
-        """What ``question(samples, *arguments)`` answers, or ``question(samples, own)`` about some of the samples."""
+    def reply(self, shard: Shard, shared: Shared, rows: IntArray | None) -> Reply:
+        """What ``question(samples, *arguments)`` answers, or ``question(samples, rows)`` about some of the samples."""
         conditions = shared[self.key]
         assert isinstance(conditions, _Shared)
         samples = shard.made(self.key, partial(conditions.samples, shard, shared))
         with one_blas_thread(with_scipy=True):
-            return self.question(samples, *self.arguments, *(() if own is None else (own,)))
+            return self.question(samples, *self.arguments, *(() if rows is None else (rows,)))
 
 
 @dataclass(frozen=True)
 class _Each(_Asked[Reply]):
     """A question to each shard."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: IntArray | None) -> Reply:
+    def __call__(self, shard: Shard, shared: Shared, rows: IntArray | None) -> Reply:
         """The answer of one shard."""
-        return self.reply(shard, shared, own)
+        return self.reply(shard, shared, rows)
 
 
 @dataclass(frozen=True)
 class _Summed(_Asked[FloatArray]):
     """A question whose answers are added up."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: IntArray | None) -> tuple[FloatArray]:
+    def __call__(self, shard: Shard, shared: Shared, rows: IntArray | None) -> tuple[FloatArray]:
         """The answer of one shard."""
-        return (self.reply(shard, shared, own),)
+        return (self.reply(shard, shared, rows),)
 
 
-def _rows(samples: SampleConditions, own: IntArray) -> tuple[FloatArray | Int32Array | None, ...]:
+def _rows(samples: SampleConditions, rows: IntArray) -> tuple[FloatArray | Int32Array | None, ...]:
     """Some of the samples with their Z and weights."""
-    chosen = samples.subset(own)
+    chosen = samples.subset(rows)
     return chosen.codes, chosen.mask, chosen.weight
 
 

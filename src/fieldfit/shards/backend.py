@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import cast
 
-from fieldfit.shards.shard import Own, Question, Reply, Shard, Shared, Source
+from fieldfit.shards.shard import Argument, Question, Reply, Shard, Shared, Source
 from fieldfit.shards.tree import Answer, partial_sums
 
 
 class Placed(ABC):
-    """Shards in their places. ``own`` has an entry for each shard of what is for it alone; None: nothing."""
+    """Shards in their places. ``arguments`` has an entry for each shard, which only that shard receives. None: nothing."""
 
     def __init__(self, n_shards: int) -> None:
         self.n_shards = n_shards
@@ -31,12 +31,15 @@ class Placed(ABC):
 
     @abstractmethod
     def each(
-        self, question: Question[Own, Reply], own: Sequence[Own] | None = None, shards: Sequence[int] | None = None
+        self,
+        question: Question[Argument, Reply],
+        arguments: Sequence[Argument] | None = None,
+        shards: Sequence[int] | None = None,
     ) -> list[Reply]:
         """The answers of all shards, or of those with the numbers ``shards``, in that order."""
 
     @abstractmethod
-    def total(self, question: Question[Own, Answer], own: Sequence[Own] | None = None) -> Answer:
+    def total(self, question: Question[Argument, Answer], arguments: Sequence[Argument] | None = None) -> Answer:
         """The sum of the answers of all shards, in the order of the tree."""
 
 
@@ -84,17 +87,22 @@ class LocalShards(Placed):
             shard.forget(key)
 
     def each(
-        self, question: Question[Own, Reply], own: Sequence[Own] | None = None, shards: Sequence[int] | None = None
+        self,
+        question: Question[Argument, Reply],
+        arguments: Sequence[Argument] | None = None,
+        shards: Sequence[int] | None = None,
     ) -> list[Reply]:
         """One answer after the other."""
         numbers = range(self.n_shards) if shards is None else shards
-        return [self._ask(question, own, number) for number in numbers]
+        return [self._ask(question, arguments, number) for number in numbers]
 
-    def total(self, question: Question[Own, Answer], own: Sequence[Own] | None = None) -> Answer:
+    def total(self, question: Question[Argument, Answer], arguments: Sequence[Argument] | None = None) -> Answer:
         """The root of the tree."""
-        nodes = partial_sums(range(self.n_shards), self.n_shards, lambda number: self._ask(question, own, number))
+        nodes = partial_sums(
+            range(self.n_shards), self.n_shards, lambda number: self._ask(question, arguments, number)
+        )
         return nodes[0, self.n_shards]
 
-    def _ask(self, question: Question[Own, Reply], own: Sequence[Own] | None, number: int) -> Reply:
-        mine = cast(Own, None) if own is None else own[number]
-        return question(self._shards[number], self._shared, mine)
+    def _ask(self, question: Question[Argument, Reply], arguments: Sequence[Argument] | None, number: int) -> Reply:
+        argument = cast(Argument, None) if arguments is None else arguments[number]
+        return question(self._shards[number], self._shared, argument)

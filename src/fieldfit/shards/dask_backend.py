@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from fieldfit.shards import held
 from fieldfit.shards.backend import Backend, Placed
-from fieldfit.shards.shard import Own, Question, Reply, Shared, Source
+from fieldfit.shards.shard import Argument, Question, Reply, Shared, Source
 from fieldfit.shards.tree import Answer, Nodes, merged
 from fieldfit.threads import get_threads
 from fieldfit.types import ClusterError, FieldfitError
@@ -172,23 +172,26 @@ class DaskShards(Placed):
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def each(
-        self, question: Question[Own, Reply], own: Sequence[Own] | None = None, shards: Sequence[int] | None = None
+        self,
+        question: Question[Argument, Reply],
+        arguments: Sequence[Argument] | None = None,
+        shards: Sequence[int] | None = None,
     ) -> list[Reply]:
         """The answers of all shards, or of some of them."""
         numbers = list(range(self.n_shards)) if shards is None else list(shards)
         replies: dict[int, Reply] = {}
         while missing := [number for number in numbers if number not in replies]:
-            for answer in self._answers(self._submitted(held.each, missing, question, own)).values():
+            for answer in self._answers(self._submitted(held.each, missing, question, arguments)).values():
                 replies.update(cast("dict[int, Reply]", answer))
         return [replies[number] for number in numbers]
 
-    def total(self, question: Question[Own, Answer], own: Sequence[Own] | None = None) -> Answer:
+    def total(self, question: Question[Argument, Answer], arguments: Sequence[Argument] | None = None) -> Answer:
         """The root of the tree."""
         known: Nodes = {}
         while (0, self.n_shards) not in known:
             covered = {number for low, high in known for number in range(low, high)}
             missing = [number for number in range(self.n_shards) if number not in covered]
-            futures = self._submitted(held.total, missing, question, own, self.n_shards)
+            futures = self._submitted(held.total, missing, question, arguments, self.n_shards)
             nodes = self._merged_there(futures) if len(futures) > _FAN_IN else None
             if nodes is None:
                 nodes = [cast(Nodes, answer) for answer in self._answers(futures).values()]
@@ -200,7 +203,7 @@ class DaskShards(Placed):
         function: Callable[..., object],
         numbers: Sequence[int],
         question: object,
-        own: Sequence[object] | None,
+        arguments: Sequence[object] | None,
         *more: int,
     ) -> dict[str, Future]:
         """A task for each worker that holds some of these shards."""
@@ -211,7 +214,7 @@ class DaskShards(Placed):
                 self._token,
                 mine,
                 *more,
-                *self._asked(address, question, own, mine),
+                *self._asked(address, question, arguments, mine),
                 self._threads.get(address, 1),
             )
             for address, mine in self._by_owner(numbers).items()
@@ -266,10 +269,10 @@ class DaskShards(Placed):
         return future
 
     def _asked(
-        self, address: str, question: object, own: Sequence[object] | None, mine: Sequence[int]
+        self, address: str, question: object, arguments: Sequence[object] | None, mine: Sequence[int]
     ) -> list[object]:
         """The question and what is for these shards alone, as arguments of a task."""
-        part = {} if own is None else {number: own[number] for number in mine}
+        part = {} if arguments is None else {number: arguments[number] for number in mine}
         values = [*vars(question).values(), *part.values()]
         values += [number for value in values if isinstance(value, tuple) for number in value]
         if sum(value.nbytes for value in values if hasattr(value, "nbytes")) <= _LARGE:

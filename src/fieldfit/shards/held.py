@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fieldfit.shards.shard import Own, Question, Reply, Shard, Shared, Source
+from fieldfit.shards.shard import Argument, Question, Reply, Shard, Shared, Source
 from fieldfit.shards.tree import Answer, Nodes, partial_sums
 from fieldfit.threads import use_threads
 
@@ -53,22 +53,26 @@ def release(token: str) -> None:
 
 
 def each(
-    token: str, numbers: Sequence[int], question: Question[Own | None, Reply], own: dict[int, Own], threads: int
+    token: str,
+    numbers: Sequence[int],
+    question: Question[Argument | None, Reply],
+    arguments: dict[int, Argument],
+    threads: int,
 ) -> dict[int, Reply] | NotHeld:
     """The answers of some shards by their numbers."""
     held = _placements.get(token)
     if held is None or not all(number in held.shards for number in numbers):
         return NotHeld()
     with held.lock, use_threads(threads):
-        return {number: question(held.shards[number], held.shared, own.get(number)) for number in numbers}
+        return {number: question(held.shards[number], held.shared, arguments.get(number)) for number in numbers}
 
 
 def total(
     token: str,
     numbers: Sequence[int],
     size: int,
-    question: Question[Own | None, Answer],
-    own: dict[int, Own],
+    question: Question[Argument | None, Answer],
+    arguments: dict[int, Argument],
     threads: int,
 ) -> Nodes | NotHeld:
     """The sums of the nodes of the tree over ``size`` shards that have only these shards."""
@@ -77,4 +81,4 @@ def total(
         return NotHeld()
     shards, shared = held.shards, held.shared
     with held.lock, use_threads(threads):
-        return partial_sums(numbers, size, lambda number: question(shards[number], shared, own.get(number)))
+        return partial_sums(numbers, size, lambda number: question(shards[number], shared, arguments.get(number)))

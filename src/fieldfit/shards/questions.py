@@ -16,7 +16,7 @@ from fieldfit.shards.shard import Recipe, Report, Shard, Shared, held_weight
 from fieldfit.shards.tree import Answer
 from fieldfit.types import FloatArray
 
-Own = FloatArray | bool | None
+GivenWeight = FloatArray | bool | None
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class OfProblem:
 class Reported(OfProblem):
     """The report of the compiled shard."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Report:
+    def __call__(self, shard: Shard, shared: Shared, argument: GivenWeight) -> Report:
         """The report."""
         problem, recipe = self.problem(shard, shared), self.recipe(shared)
         selection = recipe.selection(shard.number)
@@ -78,7 +78,7 @@ class Asked(OfProblem):
 class Each(Asked):
     """Numbers for each sample of the shard."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: None) -> FloatArray:
+    def __call__(self, shard: Shard, shared: Shared, argument: None) -> FloatArray:
         """One line for each of them."""
         return np.asarray(self.asked(shard, shared)(*self.arguments))
 
@@ -87,9 +87,9 @@ class Each(Asked):
 class Summed(Asked):
     """A sum over the samples of the shard, with their weights as the last argument."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> Answer:
+    def __call__(self, shard: Shard, shared: Shared, weight: GivenWeight) -> Answer:
         """Arrays that are added up; None where the shard has no answer."""
-        total = self.asked(shard, shared)(*self.arguments, held_weight(shard, own))
+        total = self.asked(shard, shared)(*self.arguments, held_weight(shard, weight))
         if total is None:
             return None
         parts = total if isinstance(total, tuple) else (total,)
@@ -100,6 +100,6 @@ class Summed(Asked):
 class Operator(Asked):
     """An operator of the shard that approximates H⁻¹, made with the weights of its samples as the last argument."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: Own) -> object:
+    def __call__(self, shard: Shard, shared: Shared, weight: GivenWeight) -> object:
         """v ↦ M⁻¹v, or None."""
-        return self.asked(shard, shared)(*self.arguments, held_weight(shard, own))
+        return self.asked(shard, shared)(*self.arguments, held_weight(shard, weight))

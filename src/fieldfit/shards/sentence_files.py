@@ -223,7 +223,7 @@ class SentenceFiles:
 
     def _ask(self, question: Question[SentenceFile, Reply], backend: Backend | None) -> list[Reply]:
         placed = (backend or LocalBackend()).place([_Elsewhere()] * len(self.files))
-        return placed.each(question, own=self.files)
+        return placed.each(question, arguments=self.files)
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ class _Elsewhere:
 class _Width:
     """How many columns a file has."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: SentenceFile) -> int:
-        return own.width()
+    def __call__(self, shard: Shard, shared: Shared, file: SentenceFile) -> int:
+        return file.width()
 
 
 @dataclass(frozen=True)
@@ -252,8 +252,8 @@ class _Learn:
     spec: FeatureSpec | None
     stop_words: tuple[str, ...]
 
-    def __call__(self, shard: Shard, shared: Shared, own: SentenceFile) -> ColumnPart | AttributePart | None:
-        text = own.read()
+    def __call__(self, shard: Shard, shared: Shared, file: SentenceFile) -> ColumnPart | AttributePart | None:
+        text = file.read()
         if isinstance(text, AttributeText):
             return AttributePart.of(text) if text.labels else None
         assert self.spec is not None

@@ -17,7 +17,7 @@ from fieldfit.types import FloatArray, IntArray, WidthError
 
 T = TypeVar("T")
 #: What a question is given for one shard alone, and what the shard answers.
-Own = TypeVar("Own")
+Argument = TypeVar("Argument")
 Reply = TypeVar("Reply")
 
 
@@ -180,11 +180,11 @@ class Report:
 #: What all shards share, by key: a `Recipe`, or what another layer makes questions about.
 Shared = dict[str, object]
 #: A question to a shard, with what it is given, shared by all shards and for this shard alone, and what it answers.
-Question = Callable[[Shard, Shared, Own], Reply]
+Question = Callable[[Shard, Shared, Argument], Reply]
 
 
-def held_weight(shard: Shard, own: FloatArray | bool | None) -> FloatArray | None:
+def held_weight(shard: Shard, weight: FloatArray | bool | None) -> FloatArray | None:
     """The weights of the samples that a question is about: those that it brings, True for the samples' own, or none."""
-    if own is True:
+    if weight is True:
         return shard.sample_weight
-    return own if isinstance(own, np.ndarray) else None
+    return weight if isinstance(weight, np.ndarray) else None

@@ -41,7 +41,7 @@ class Summarised:
 
     model: Model
 
-    def __call__(self, shard: Shard, shared: Shared, own: object) -> ShardSummary:
+    def __call__(self, shard: Shard, shared: Shared, argument: object) -> ShardSummary:
         """The summary of the shard."""
         dataset = shard.dataset
         return ShardSummary(
@@ -116,9 +116,9 @@ class ShardedDataset(Dataset):
 class _Some:
     """Some of the samples of a shard."""
 
-    def __call__(self, shard: Shard, shared: Shared, own: IntArray) -> Table:
+    def __call__(self, shard: Shard, shared: Shared, rows: IntArray) -> Table:
         """Without weights."""
-        return as_table(shard.dataset).subset(own).unweighted()
+        return as_table(shard.dataset).subset(rows).unweighted()
 
 
 @dataclass(frozen=True)

@@ -53,13 +53,13 @@ def packed(function: CellFunction) -> bytes:
     import cloudpickle
 
     module = sys.modules.get(function.__module__)
-    own = module is not None and module.__name__ != "__main__" and not is_installed(module)
-    if own:
+    travels = module is not None and module.__name__ != "__main__" and not is_installed(module)
+    if travels:
         cloudpickle.register_pickle_by_value(module)
     try:
         return bytes(cloudpickle.dumps(function))
     finally:
-        if own:
+        if travels:
             cloudpickle.unregister_pickle_by_value(module)
 
 

@@ -19,8 +19,8 @@ class ProcessName:
     started: str
 
     @classmethod
-    def own(cls) -> ProcessName:
-        """The process that asks."""
+    def current(cls) -> ProcessName:
+        """The process that calls this."""
         pid = os.getpid()
         return cls(_host(), pid, _start_time(pid) or "")
 

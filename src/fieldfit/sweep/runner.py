@@ -282,7 +282,7 @@ def _start_workers(store: Store, sweep: Sweep, run: str, count: int, only: str |
             sweep.folder,
             sweep.resolved_constants(),
             warm=sweep.warm_start_axis is not None,
-            parent=ProcessName.own(),
+            parent=ProcessName.current(),
             threads=max(1, processors() // count),
             only=only,
         )

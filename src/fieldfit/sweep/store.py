@@ -185,7 +185,7 @@ class Store:
 
     def register_worker(self, run: str) -> str:
         """Note that this process takes part in a run."""
-        process = ProcessName.own()
+        process = ProcessName.current()
         worker = uuid.uuid4().hex
         with self._transaction() as connection:
             connection.execute(
