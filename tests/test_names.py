@@ -37,7 +37,7 @@ def test_no_variable_or_argument_has_a_vague_name() -> None:
     for package in (Path(fieldfit.__file__).parent, Path(fieldfit_paper.__file__).parent):
         for path in sorted(package.rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                assigned = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
-                if assigned or (isinstance(node, ast.arg) and node.arg in VAGUE):
-                    vague.append(f"{path.relative_to(package.parent)}:{node.lineno}")
+                match node:
+                    case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) if name in VAGUE:
+                        vague.append(f"{path.relative_to(package.parent)}:{node.lineno}: {name}")
     assert vague == []

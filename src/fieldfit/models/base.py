@@ -85,7 +85,7 @@ class Cost:
         return {"components": self.components, "flops": self.flops}
 
 
-#: Questions that other layers ask of a model. Authors of models override them; users have no need to call them.
+#: Methods that other layers call. Authors of models override them; users do not call them.
 QUESTIONS = frozenset(
     {
         "all_samples",
@@ -180,7 +180,7 @@ class Model(ABC):
     def feature_units(self) -> FloatArray | None:
         """The size of the feature behind each parameter (r,), a power of two; None: all are of size 1.
 
-        θ_k times its unit has no dimension: convergence, separation and singular directions are judged in that.
+        θ_k times its unit is dimensionless. Convergence, separation and singular directions are judged in these units.
         """
         return None
 
@@ -220,7 +220,7 @@ class Model(ABC):
         """
 
     def read_new(self, data: object) -> Dataset:
-        """Convert samples that are not used in a fit. Values may be missing that a fit requires.
+        """Convert samples that are not used in a fit. Values that a fit requires may be missing.
 
         Parameters
         ----------
@@ -268,11 +268,11 @@ class Model(ABC):
         return self
 
     def read_piece(self, data: object, *, sample_weight: str | None, weight_kind: str) -> Dataset:
-        """The samples of one piece of the data, where it is held. A column may be missing everywhere in a piece."""
+        """Read one piece of the data in the process that holds it. A column may be missing in the whole piece."""
         raise DataError(f"A {self.kind} model needs its samples in one table in this process.")
 
     def outline(self, dataset: Dataset) -> Outline:
-        """What must be known of one piece of the data before a fit."""
+        """Summarise one piece of the data: what a fit must know of it in advance."""
         raise DataError(f"A {self.kind} model needs its samples in one table in this process.")
 
     def read_file(
@@ -291,11 +291,11 @@ class Model(ABC):
         )
 
     def with_input_names(self, labels: Sequence[str] | None, inputs: Sequence[str] | None) -> Model:
-        """The model with the names that an encoder has for labels and inputs; models of tables name their own."""
+        """Return the model with an encoder's names for labels and inputs. Models of tables ignore them."""
         return self
 
     def as_field(self, what: str) -> FieldModel:
-        """The model as a field with the same variables in every sample; ModelError, about ``what``, where it is none."""
+        """Return the model as a field with the same variables in every sample, or raise ModelError about ``what``."""
         raise ModelError(
             f"{what} is for fields with the same variables in every sample; a {self.kind} model has sequences."
         )
@@ -303,28 +303,28 @@ class Model(ABC):
     def located_scores(
         self, problem: Problem, dataset: Dataset, selection: Selection, theta: FloatArray
     ) -> tuple[LocatedScores, Ragged] | None:
-        """The scores as sums of terms that belong to variables, and the variables' graph; None for models without one."""
+        """Return the scores as sums of terms located at variables, and the graph of the variables; None without a graph."""
         return None
 
     def as_crf(self, what: str) -> ChainCRF:
-        """The model as a chain CRF; ModelError, about ``what``, where it is none."""
+        """Return the model as a chain CRF, or raise ModelError about ``what``."""
         raise ModelError(f"{what} needs a chain CRF; this model is of the kind {self.kind!r}.")
 
     def as_tied(self, what: str) -> TiedField:
-        """The model as a field on a graph with shared parameters; ModelError, about ``what``, where it is none."""
+        """Return the model as a field on a graph with shared parameters, or raise ModelError about ``what``."""
         raise ModelError(f"{what} needs one of `fieldfit fit graph`; this model is of the kind {self.kind!r}.")
 
     @property
     def symbol_chain(self) -> BoltzmannChain | None:
-        """The model as a chain of labels with one symbol each, from which labels are predicted; None where it is none."""
+        """The model as a chain of labels with one symbol per label, for predicting labels; None for other models."""
         return None
 
     @property
     def mean_groups(self) -> IntArray | None:
-        """A number for each variable (m,): those with the same number share the parameters of their states.
+        """Return a group number for each variable (m,): variables of one group share the parameters of their states.
 
-        A good fit then has the data's mean share of each state in each group. None where some variable has no parameters
-        for its states, or samples have no variables in common.
+        In each group a good fit reproduces the mean frequency of each state. None if a variable has no parameters for
+        its states, or if samples have no variables in common.
         """
         return None
 
@@ -339,7 +339,7 @@ class Model(ABC):
         return False
 
     def refuse_size(self, n: int) -> None:  # noqa: B027 - most models have no such limit
-        """Refuse a number of samples for which one evaluation does not fit into this machine's memory.
+        """Raise DataError if one evaluation with n samples does not fit into this machine's memory.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ class Model(ABC):
         Raises
         ------
         DataError
-            If it does not fit. The message has the number of bytes.
+            If it does not fit. The message gives the number of bytes.
 
         Examples
         --------
@@ -396,24 +396,24 @@ class Model(ABC):
         return False
 
     def all_samples(self, most: int) -> Dataset | None:
-        """Every sample that there can be as one dataset, where there are at most ``most``; else None."""
+        """Return all possible samples as one dataset, or None if there are more than ``most``."""
         return None
 
     def expected_states(
         self, theta: FloatArray, dataset: Dataset, most: int
     ) -> tuple[Dataset, FloatArray, FloatArray] | None:
-        """All samples that could stand in the place of those of ``dataset``, with the sums of w p and of w² p.
+        """Return all possible samples given the observed values of ``dataset``, with the sums of w p and of w² p.
 
-        See `fieldfit.models.field_expectations`. None where there are more than ``most``, or no list of them.
+        See `fieldfit.models.field_expectations`. None if there are more than ``most``, or if they cannot be listed.
         """
         return None
 
     def selection_cost(self, selection: Selection) -> Cost | None:
-        """What one evaluation of a selection costs in the paper's operations; None for models that it does not count."""
+        """Return the cost of one evaluation of a selection in the paper's operations; None if the paper has no count."""
         return None
 
     def candidate_policies(self, structure: Structure) -> tuple[str, ...]:
-        """The terms of policies that a plan compares by default, the most useful first."""
+        """Return the terms of policies that a plan compares by default, the most useful first."""
         return ("PL1", "PL1/row", "FL")
 
     @property
@@ -422,30 +422,31 @@ class Model(ABC):
         return None
 
     def sample_flops(self, bound: BoundPolicy, dataset: Dataset) -> float:
-        """The paper's FLOPs of one sample in the mean over Z; by default the parameters of each selected component."""
+        """The paper's FLOPs for one sample, averaged over Z. By default, the parameters of each selected component."""
         return float(bound.expected_counts(0).sum()) * self.n_parameters
 
     def states_at_once(self, bound: BoundPolicy) -> float:
-        """Joint states that a policy sums over in one table without any independence; 0 where it does not."""
+        """Number of joint states in the single table that a policy sums over; 0 if it needs no such table."""
         return 0.0
 
     @property
     def n_states(self) -> float:
-        """The number of samples that there can be; infinite where they cannot be listed."""
+        """Number of possible samples; infinite if they cannot be listed."""
         return math.inf
 
     def weighted_samples(self, theta: FloatArray) -> tuple[Dataset, FloatArray]:
-        """Every sample that there can be, with its probability at θ; for models with a finite `n_states`."""
+        """Return all possible samples with their probabilities at θ, for models with a finite `n_states`."""
         raise ModelError(f"The samples of a {self.kind} model cannot be listed.")
 
     def refuse_constant(self, dataset: Dataset, unpenalised: BoolArray) -> None:
-        """Raise DataError where values that never change leave an ``unpenalised`` parameter without an estimate."""
+        """Raise DataError if a constant column leaves an ``unpenalised`` parameter without an estimate."""
         return
 
     def check_estimable(self, dataset: Dataset, bound: BoundPolicy, estimated: BoolArray) -> None:
-        """Refuse unpenalised parameters (``estimated``) that samples or policy leave without a finite, unique estimate.
+        """Raise an error if unpenalised parameters (``estimated``) have no finite, unique estimate.
 
-        By default nothing is refused: chains have weights only for what was observed.
+        The samples or the policy may be the reason. The default accepts all: chains have weights only for what was
+        observed.
         """
         return
 
@@ -454,7 +455,7 @@ class Model(ABC):
         return None
 
     def determined_contrasts(self) -> FloatArray | None:
-        """What an over-complete model determines of θ, in units of the features (k, r); None: every parameter."""
+        """The contrasts of θ (k, r) that an over-complete model determines, in units of the features; None: all of θ."""
         return None
 
     @abstractmethod
@@ -534,7 +535,7 @@ class Model(ABC):
         >>> model.simulate(dataset, [1.0], random_state=0).codes.shape
         (3, 2)
         """
-        raise ModelError(f"A {self.kind} model has no way to draw samples, so nothing can be simulated from it.")
+        raise ModelError(f"A {self.kind} model cannot draw samples, so nothing can be simulated from it.")
 
     def fingerprint(self, dataset: Dataset) -> str:
         """Return a hash of the modelled values and the weights of a dataset.

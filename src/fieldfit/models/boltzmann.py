@@ -1,4 +1,4 @@
-"""The Boltzmann machine: binary variables, a coupling for each edge and, if wanted, a bias for each variable.
+"""The Boltzmann machine: binary variables, a coupling for each edge and optionally a bias for each variable.
 
     p_θ(x) = exp( Σ_{(j,k)∈E} θ_jk x_j x_k + Σ_j b_j x_j − log Z(θ) ),    x_j ∈ {s_0, s_1}          (Section 7.1)
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-#: Of the larger state in absolute value: fourth powers of the states, and their sums, are within the range of numbers.
+#: Limits on the larger state in absolute value. Within them, sums of fourth powers of states neither overflow nor
+#: underflow.
 _SMALLEST_STATE, _LARGEST_STATE = 1e-50, 1e50
 
 
@@ -156,7 +157,7 @@ class BoltzmannMachine(FieldModel):
         return features
 
     def determined_contrasts(self) -> FloatArray | None:
-        """None: each coupling is the interaction of its pairs, and biases are what is left of the main effects."""
+        """None: couplings are interactions and biases are main effects, so that all parameters are determined."""
         return None
 
     @property
@@ -265,8 +266,8 @@ class BoltzmannMachine(FieldModel):
         return couplings + list(self.names)
 
     def statistics(self, codes: Int32Array) -> FloatArray:
-        """Products of the states of each edge and the states themselves, added up where parameters are tied."""
-        # By parameter first: whole lines are copied and multiplied, not single numbers.
+        """Products of the states of each edge, then the states, summed over edges or variables that share a parameter."""
+        # Transposed, so that copies and products work on contiguous rows.
         x: FloatArray = self.values[np.ascontiguousarray(codes.T)]
         values: FloatArray = x[self.edge_array[:, 0]]
         values *= x[self.edge_array[:, 1]]

@@ -6,7 +6,7 @@ No component conditions on x: PLk is Pr(X_w, Y_w | labels beside the window). Th
 everything else given its label, so they sum out into c_y = log Σ_v exp B(y, v) and every Z is that of a chain of labels.
 
 θ = transitions A (K × K, row by row), start A(y_0, ·) (K), emissions B (K × V, label by label). Weights of symbols that
-never occur share one value by symmetry; a test likelihood uses it where such a symbol turns up.
+never occur share one value by symmetry; the likelihood of test data uses it for such symbols.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class BoltzmannChain(ChainModel):
         random = np.random.Generator(np.random.Philox(random_state))
         chains = self._scored(self.check_theta(theta), sequences)
         K, B = self.n_labels, self.split(self.check_theta(theta))[2].copy()
-        # Summing the symbols out leaves each label with the same score everywhere, in place of that of its symbol.
+        # With the symbols summed out, a label has the same score at every token.
         scores = chains.scores.copy()
         observed = B.T[symbols_of(sequences)]
         B[:, -1] += np.log(self.unseen)
@@ -224,7 +224,7 @@ class BoltzmannChain(ChainModel):
 
 
 class _Names(LazyNames):
-    """The names of θ, made one at a time."""
+    """The names of θ, each created on access."""
 
     def __init__(self, model: BoltzmannChain) -> None:
         self._model = model

@@ -1,13 +1,13 @@
 """A Boltzmann chain compiled for its sequences and their selected windows.
 
 With c_y = log Σ_v exp B(y, v), the log Z of a window depends only on its width and the labels beside it, so windows that
-agree in these share one *signature*: K² + 2K of them for PLk, one a length for FL, however many sentences there are.
+agree in these share one *signature*: PLk has K² + 2K of them and FL one for each length, for any number of sentences.
 Write N for observed counts and n_y for the expected number of tokens with label y in all windows. Then
 
     m_θ = ⟨N_A, A⟩ + ⟨N_B, B⟩ − Σ_s (weight of s) log Z_s
     ∂m/∂B(y, v) = N_B(y, v) − n_y p(v | y),    p(v | y) = exp(B(y, v) − c_y)
 
-so the gradient of the emissions stays factored until it is written down.
+so the gradient of the emissions stays factored until it is written to its array.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fieldfit.types import DataError, FloatArray, IntArray, Plain
 
 
 def symbols_of(dataset: Sequences) -> IntArray:
-    """The symbol of each token; refuses tokens with more or less than one, or with a value."""
+    """The symbol of each token. Raises an error for tokens with more or fewer than one symbol, or with a value."""
     counts = np.diff(dataset.indptr)
     if (counts != 1).any():
         token = int(np.flatnonzero(counts != 1)[0])
@@ -44,7 +44,7 @@ def symbols_of(dataset: Sequences) -> IntArray:
 
 @dataclass(frozen=True)
 class _Point:
-    """What depends on θ alone: c_y, p(v | y), and the weights that the kernel takes with c_y as the score of label y."""
+    """Quantities that depend on θ alone: c_y, p(v | y), and the kernel's weights with c_y as the score of label y."""
 
     theta: FloatArray
     A: FloatArray
@@ -75,7 +75,7 @@ class BoltzmannChainProblem(Problem):
     # What was observed ------------------------------------------------------------------------------------------------
 
     def _count(self, dataset: Sequences) -> None:
-        """Times that each token and each edge counts in the windows of each family."""
+        """How often each token and each edge counts in the windows of each family."""
         K, V = self.n_labels, self.n_symbols
         labels = dataset.labels.astype(np.int64)
         self._row_of = np.repeat(np.arange(self.n_samples), np.diff(dataset.offsets))
@@ -99,7 +99,7 @@ class BoltzmannChainProblem(Problem):
             self._edge_times.append(edges)
 
     def symbol_counts(self, symbol: int) -> FloatArray:
-        """Times that a symbol counts in the windows of each sequence and family (n, families)."""
+        """How often a symbol counts in the windows of each sequence and family (n, families)."""
         here = self._symbol_place % self.n_symbols == symbol
         rows = self._row_of[here]
         counts = [np.bincount(rows, times[here], minlength=self.n_samples) for times in self._token_times]
@@ -187,7 +187,7 @@ class BoltzmannChainProblem(Problem):
         return theta[: K * K + K].reshape(K + 1, K), theta[K * K + K :].reshape(K, self.n_symbols)
 
     def _at(self, theta: FloatArray) -> _Point:
-        """The point θ; conjugate gradients ask for the same one again and again, so the last is kept."""
+        """The quantities at θ. Conjugate gradients use the same θ many times, so the last point is cached."""
         last = self._last
         if last is not None and np.array_equal(last[0].theta, theta):
             return last[0]
@@ -327,7 +327,7 @@ class BoltzmannChainProblem(Problem):
         return self._value_grad(theta, row_weight, self.betas)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ∇² m_θ v: observed counts are linear in θ, so only the log Z have a part in it."""
+        """Σ_i w_i ∇² m_θ v: the observed part is linear in θ, so only log Z contributes."""
         point = self._at(theta)
         dA, dB = self._split(np.ascontiguousarray(v, dtype=np.float64))
         dc = np.einsum("yv,yv->y", point.p, dB)
@@ -345,7 +345,7 @@ class BoltzmannChainProblem(Problem):
         return product
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ p(1 − p) over tokens and edges, p their marginals: covariances between tokens are left out."""
+        """Σ p(1 − p) over tokens and edges, p their marginals: without the covariances between tokens."""
         point = self._at(theta)
         signature_weight = self._signature_weight(row_weight)
         labels = self._labels(point, row_weight, signature_weight)

@@ -1,9 +1,9 @@
 """Directions of θ along which the likelihood grows without bound, because some joint state never occurs in the samples.
 
 If two variables are never 1 together, the likelihood grows without bound as the log-potential of that joint state falls.
-Without a penalty the estimate is at infinity. With one it is finite, but the samples have no spread along the direction
-from which to compute a standard error. Which parameters are concerned depends on how the model writes the joint state:
-with states 0 and 1, "both are 1" is the coupling alone, and "only the first is 1" the coupling and a bias.
+Without a penalty the estimate is at infinity. With one it is finite, but the samples do not vary along the direction,
+so there is no standard error. Which parameters are affected depends on the parametrisation: with states 0 and 1,
+"both are 1" is the coupling alone, and "only the first is 1" is the coupling and a bias.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
     from fieldfit.models.field import FieldModel
 
-#: Entries of tables (rows × factors) that are looked up at once.
+#: Most table entries (rows × factors) in one lookup.
 _MOST_TABLE_ENTRIES = 4_000_000
 #: Samples in the first lookup; each further lookup takes four times as many.
 _FIRST_ROWS = 256
-#: Parameters up to which joint states are written in the parameters of an over-complete model.
+#: Most parameters of an over-complete model for which joint states are expressed in its parameters.
 _MOST_SOLVED_PARAMETERS = 600
-#: Numbers in the matrix of those directions.
+#: Most numbers in the matrix of these directions.
 _MOST_BOUNDARY_NUMBERS = 20_000_000
-#: Factors of a model with shared parameters up to which its interactions are listed.
+#: Most factors of a model with shared parameters for which its interactions are listed.
 _MOST_SHARING = 20_000
-#: A parameter is concerned by a direction from this share of its largest entry.
+#: A direction affects a parameter if its entry is at least this share of the largest entry.
 _SHARE = 0.1
 
 
 def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
     """Directions (k, r) of θ, one a row: of joint states that never occur, and of statistics that never vary.
 
-    None if every joint state of every factor occurs. Factors with a variable that is unknown in some sample are left out:
-    with the sum over it the likelihood may have a maximum.
+    None if every joint state of every factor occurs. Factors with a variable that is missing in some sample are
+    skipped: summed over it, the likelihood may have a maximum.
     """
     observed = _observed_entries(model, table)
     if observed.all():
@@ -52,7 +52,7 @@ def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
     units = csr_array(
         (np.ones(len(constant)), (np.arange(len(constant)), constant)), shape=(len(constant), model.n_parameters)
     )
-    # A factor whose parameters all belong to others too cannot write a joint state of its own.
+    # A factor that shares all its parameters cannot express a joint state.
     possible = np.repeat(complete & _with_own_parameters(model), model.graph.table_sizes)
     if model.offset is not None:
         possible &= np.isfinite(model.offset)
@@ -62,7 +62,7 @@ def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
 
 
 def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
-    """The joint states ``entries`` as directions of θ (k, r); those that the model cannot write are left out."""
+    """The joint states ``entries`` as directions of θ (k, r); those that the model cannot express are left out."""
     from scipy.sparse import csr_array
 
     shared = model.n_parameters < len(model.graph.scopes)
@@ -109,9 +109,9 @@ def _with_own_parameters(model: FieldModel) -> BoolArray:
 
 
 def _constant(model: FieldModel, observed: BoolArray, complete: BoolArray) -> BoolArray:
-    """Parameters (r,) whose features have the same value wherever the samples have them, and others elsewhere.
+    """Parameters (r,) whose features are constant over the samples, but not over all joint states.
 
-    The factors of a parameter are taken together: of one lattice with shared parameters its sites vary.
+    All factors of a parameter count together: in one lattice with shared parameters the feature varies over the sites.
     """
     graph, features = model.graph, model.features.tocsc()
     factor_of = np.repeat(np.arange(len(graph.scopes)), graph.table_sizes)
@@ -124,7 +124,7 @@ def _constant(model: FieldModel, observed: BoolArray, complete: BoolArray) -> Bo
     seen = observed[entry]
 
     def spread(of_factor: IntArray, used: BoolArray) -> BoolArray:
-        # Entries of a factor that a parameter has no feature at: the value there is 0.
+        # Entries of a factor without a feature of the parameter have the value 0.
         zeros = of_factor[factors] - np.bincount(place[used], minlength=len(pairs))
         has_zero = np.bincount(owners, weights=zeros, minlength=model.n_parameters) > 0
         lowest, highest = np.where(has_zero, 0.0, np.inf), np.where(has_zero, 0.0, -np.inf)
@@ -139,13 +139,13 @@ def _constant(model: FieldModel, observed: BoolArray, complete: BoolArray) -> Bo
 
 
 def _observed_entries(model: FieldModel, table: Table) -> BoolArray:
-    """Which entries of the factors' tables some sample (with a positive weight, known where the factor is) has."""
+    """Which entries of the factors' tables occur in some sample of positive weight without missing values there."""
     graph, codes = model.graph, table.codes
     if table.sample_weight is not None:
         codes = codes[table.sample_weight > 0]
     observed = np.zeros(graph.table_size, dtype=bool)
     open_factors: IntArray = np.arange(len(graph.scopes))
-    # The first samples have most joint states, so that few factors are left for the others.
+    # The first samples contain most joint states, so few factors remain for the others.
     start, size = 0, _FIRST_ROWS
     while start < len(codes) and len(open_factors):
         rows = codes[start : start + max(1, min(size, _MOST_TABLE_ENTRIES // len(open_factors)))]

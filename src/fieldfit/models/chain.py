@@ -30,7 +30,8 @@ from fieldfit.types import DataError, FloatArray, Int32Array
 
 S = TypeVar("S", bound=np.generic)
 
-#: Labels and features (or symbols) of a model: a matrix of pairs of labels then takes 2 GB, as does a list of features.
+#: Most labels, and most features or symbols, of a model. At these limits a matrix of label pairs, or a list of
+#: features, takes 2 GB.
 MOST_LABELS, MOST_CHAIN_FEATURES = 1 << 14, 1 << 28
 
 SHARED = {
@@ -77,12 +78,12 @@ class ChainModel(Model):
 
     @property
     def _n_edges(self) -> int:
-        """Edges between two tokens that a recursion goes through."""
+        """Number of edges between two tokens in a recursion."""
         return self.n_labels**2
 
     @property
     def _tokens_at_once(self) -> int | None:
-        """Tokens whose scores are held at once; None: all."""
+        """Number of tokens whose scores are in memory at once; None: all."""
         return None
 
     # Data -----------------------------------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ class ChainModel(Model):
         return self._scored(self.check_theta(theta), self._checked(dataset))
 
     def _blocks(self, theta: FloatArray, dataset: Sequences, given: Int32Array | None) -> Iterator[ScoredLabels]:
-        """The scores of all sequences at once, or of some at a time where that would be too many."""
+        """Yield the scores of all sequences at once, or in blocks if they would not fit in memory."""
         as_sequences(dataset)
         if given is not None and np.shape(given) != (dataset.n_tokens,):
             raise DataError(

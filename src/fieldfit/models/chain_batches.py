@@ -27,14 +27,14 @@ class ChainBatches:
         indices = dataset.indices
         if active is not None:
             indices = indices[np.repeat(active, np.diff(dataset.indptr)).astype(bool)]
-        # The penalty of a weight is shared out over the tokens that have its feature.
+        # The penalty of a weight is divided among the tokens that have its feature.
         shares = 1.0 / np.maximum(np.bincount(indices, minlength=layout.n_features), 1)
         pointer, _ = layout.kernel_pairs()
         self._shares = shares if pointer is None else np.repeat(shares, np.diff(pointer))
         self._values = np.zeros(dataset.n)
 
     def walk(self, x: FloatArray, visits: IntArray, rates: FloatArray) -> float:
-        """Take a step on each visited batch; θ changes in place. The sum of their values, each before its step."""
+        """Take a step on each visited batch, in place. Return the sum of the batches' values, each before its step."""
         layout = self._problem.layout
         state, transitions, base, start, end, columns = layout.unpack(x)
         self._values[:] = 0.0

@@ -3,12 +3,12 @@
     p_θ(y | x) = exp( Σ_t Σ_f x_tf w(f, y_t) + Σ_t T(y_{t−1}, y_t) + start(y_1) + end(y_T) − log Z(x) )
 
 FL is log p(y | x) of a sequence, PLk log p(y_w | y_left, y_right, x) of its windows of k tokens. Unknown labels are
-summed out: FL is then the log-probability of the known ones, log Z(known labels fixed) − log Z. So it is in a window, but
-a window beside an unknown label is left out: there is nothing to condition on. With
-``transitions="observed", start=False, end=False`` it is CRFsuite's model, and with ``pairs="all"`` that with all
-possible states.
+summed out: FL is then the log-probability of the known ones, log Z(known labels fixed) − log Z. The same holds in a
+window. A window next to an unknown label is left out, because it would condition on that label. With
+``transitions="observed", start=False, end=False`` it is CRFsuite's model. With ``pairs="all"`` as well, it is
+CRFsuite's model with all possible states.
 
-With ``order=2`` the score has Σ_t U(y_{t−2}, y_{t−1}, y_t) besides, for the label triples that occur in training, and a
+With ``order=2`` the score also has Σ_t U(y_{t−2}, y_{t−1}, y_t), for the label triples that occur in training, and a
 window of PLk is conditioned on two labels on each side. Two start symbols come before the first label.
 """
 
@@ -41,7 +41,7 @@ from fieldfit.models.triple_problem import TripleProblem
 from fieldfit.threads import get_threads
 from fieldfit.types import Arrays, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
 
-#: Numbers in the edge scores that are held at once when label pairs have features.
+#: Most numbers of edge scores in memory at once, for models whose label pairs have features.
 _MOST_EDGE_SCORES = 16_000_000
 
 
@@ -62,10 +62,11 @@ class ChainCRF(ChainModel):
     order : {1, 2}, default: 1
         2: triples of adjacent labels that occur in training have weights too (a second-order chain).
     unseen_transitions : {"zero", "forbidden"}, default: "zero"
-        With ``order=2``, whether other triples have weight 0 or are impossible. Impossible ones save most of the time:
-        K labels have K³ triples, and few of them occur.
+        With ``order=2``, whether other triples have weight 0 or are forbidden. Forbidden triples save most of the
+        time: K labels have K³ triples, and few of them occur.
     start : bool, default: True
-        Whether the first label of a sequence has a weight. With ``order=2``: whether triples with start symbols have.
+        Whether the first label of a sequence has a weight. With ``order=2``: whether triples with start symbols have
+        one.
     end : bool, default: True
         Whether the last label of a sequence has a weight.
     label_pairs : bool or sequence of int, default: False
@@ -73,7 +74,7 @@ class ChainCRF(ChainModel):
         features.
     state_features : int or None, default: None
         The first ``state_features`` features have weights with single labels. The others have weights with label
-        pairs only. None: all features have them.
+        pairs only. None: all features have weights with single labels.
     labels : sequence of str or None, default: None
         Names of the labels, for `parameter_names`.
     features : sequence of str or None, default: None
@@ -84,9 +85,9 @@ class ChainCRF(ChainModel):
     Notes
     -----
     The distribution is p_θ(y | x) = exp(Σ_t Σ_f x_tf w(f, y_t) + Σ_t T(y_{t−1}, y_t) + start(y_1) + end(y_T) − log
-    Z(x)), with Σ_t U(y_{t−2}, y_{t−1}, y_t) besides if ``order=2``. FL is log p(y | x) of a sequence, and PLk is
-    log p(y_w | y_left, y_right, x) of its windows of k tokens, given the label (``order=2``: two labels) on each side.
-    Unknown labels (−1) are summed out.
+    Z(x)), with the additional term Σ_t U(y_{t−2}, y_{t−1}, y_t) if ``order=2``. FL is log p(y | x) of a sequence, and
+    PLk is log p(y_w | y_left, y_right, x) of its windows of k tokens, given the label (``order=2``: two labels) on
+    each side. Unknown labels (−1) are summed out.
 
     Examples
     --------
@@ -316,7 +317,7 @@ class ChainCRF(ChainModel):
     def parameter_names(self) -> Sequence[str]:
         """``feature:label``, ``label->label``, ``^->label``, ``label->$``, ``label,label->label``.
 
-        Each name is created on access. A mark that is a label is doubled (``$$``).
+        Each name is created on access. If a label is ``^`` or ``$``, the mark is doubled (``$$``).
         """
         return ChainNames(self.layout, self.labels, self.features)
 
@@ -384,7 +385,7 @@ class ChainCRF(ChainModel):
         return None if self._layout is None else self._layout.units
 
     def fingerprint(self, dataset: Dataset) -> str:
-        """Return a short name for what the model explains of the samples: not what it conditions on."""
+        """Return a hash of the modelled values, without those that the model conditions on."""
         return fingerprint(dataset, symbols=False)
 
     # Prediction -----------------------------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ class ChainCRF(ChainModel):
 
     @property
     def _tokens_at_once(self) -> int | None:
-        """Tokens whose scores are held at once where each has edge scores of its own, or many states."""
+        """Number of tokens in memory at once, for models with edge scores for each token or with many states."""
         if self.order == 2:
             return max(1, _MOST_EDGE_SCORES // self.layout.arcs.n_states)
         return None if self.layout.column_ptr is None else max(1, _MOST_EDGE_SCORES // self.layout.padded**2)
@@ -479,7 +480,7 @@ class ChainCRF(ChainModel):
         return scored.marginals()[0], scored.edge_marginals().sum(axis=0)
 
     def _expectations(self, theta: FloatArray, dataset: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Minus the node marginals (n_tokens, padded), and −log Z (n_sequences,), in probability space."""
+        """The negative node marginals (n_tokens, padded) and −log Z (n_sequences,), computed in probability space."""
         self._checked(dataset)
         tokens = chain_tokens(self.layout, dataset, transpose=False)
         residuals = np.empty((dataset.n_tokens, self.layout.padded))
@@ -520,7 +521,7 @@ class ChainCRF(ChainModel):
             "state_features": self.state_features,
         }
         arrays: Arrays = {"transition_pairs": layout.transition_pairs}
-        # As arrays: a tagger may have more names than a header can hold.
+        # Names are arrays: a tagger may have more of them than a header can hold.
         for name, names in (("labels", self.labels), ("features", self.features)):
             if names is not None:
                 pack_text(arrays, name, list(map(str, names)))

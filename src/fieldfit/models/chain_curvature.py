@@ -1,12 +1,12 @@
-"""A sparse factor of a chain's curvature, from labels drawn at θ: what preconditions its Hessian products.
+"""A sparse factor of a chain's curvature from labels drawn at θ, used to precondition Hessian products.
 
 The Hessian of a window's log-likelihood is −Cov(F) of its features F under p_θ(y_w | y_left, y_right, x). With S draws of
 the window's labels and their mean F̄,
 
     Σ_w β_w Cov(F_w) ≈ XᵀX,    one row √(β_w / (S − 1)) (F_w(y_s) − F̄_w) for each window and draw.
 
-Unlike sums of p(1 − p) over tokens it has the covariances *between* tokens, which are what makes a chunker's Hessian
-ill-conditioned; and since most labels are nearly certain, most entries of a row cancel: X is very sparse.
+Unlike sums of p(1 − p) over tokens it contains the covariances *between* tokens, which make the Hessian of a chunker
+ill-conditioned. Most labels are nearly certain, so most entries of a row cancel and X is very sparse.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fieldfit.models.chain_layout import ChainLayout
     from fieldfit.models.chain_problem import Windows
 
-#: A factor is made of at most about this many tokens of windows; longer lists are thinned, with larger weights.
+#: A factor uses about this many tokens of windows at most. Longer lists are thinned and their weights increased.
 _MOST_TOKENS = 2_000_000
 
 
@@ -102,7 +102,7 @@ def _changed_features(
     before: IntArray,
     after: IntArray,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """(place in the list of tokens, parameter, value) of all features that touch a token whose label is not certain."""
+    """(index of the token, parameter, value) of all features that involve a token whose label is uncertain."""
     K = layout.n_labels
     a, b, c, _, _ = layout.bounds
     changed = np.flatnonzero(differ)
@@ -143,7 +143,7 @@ def _changed_features(
 
 
 def state_columns(layout: ChainLayout, features: Int32Array, labels: Int32Array) -> IntArray:
-    """The place in θ of each (feature, label), −1 where it has no weight."""
+    """The index in θ of each (feature, label), −1 without a weight."""
     keys = features.astype(np.int64) * layout.n_labels + labels
     if layout.pair_ptr is None or layout.pair_labels is None:
         return keys

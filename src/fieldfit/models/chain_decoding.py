@@ -17,12 +17,12 @@ from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
-#: Labels of all paths of `n_best`: 8 GB of them.
+#: Most labels in all paths of `n_best`, which take 8 GB.
 _MOST_PATH_LABELS = 1 << 31
 
 
 def checked_count(count: int, n_tokens: int) -> int:
-    """The number of best paths of sequences with this many tokens."""
+    """Check the number of best paths of sequences with this many tokens."""
     count = whole_number(count, "The number of paths", 1, error=DataError)
     if count * n_tokens > _MOST_PATH_LABELS:
         raise DataError(
@@ -92,7 +92,7 @@ class ScoredChains(ScoredLabels):
 
     @property
     def _threads(self) -> int:
-        """One for a few sentences: waking another takes longer than decoding them."""
+        """One thread for a few sentences: waking another one takes longer than decoding them."""
         return get_threads(float(self.scores.size) * self.n_labels)
 
     def sample(self, uniforms: FloatArray) -> Int32Array:

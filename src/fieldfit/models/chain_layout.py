@@ -36,8 +36,8 @@ class ChainLayout:
     ``column_pairs`` (i·K + j) are the label pairs that have a weight with each feature (None: none). ``sizes``
     (n_features,) are the powers of two nearest to the largest absolute value of each feature in training (None: all 1).
     ``triples`` are the codes of the label triples that have a weight (None: a first-order chain), ascending; see
-    `label_triples`. If ``forbidden``, no other triples are possible; triples with a start symbol only count where some
-    of them have a weight.
+    `label_triples`. If ``forbidden``, no other triples are possible; triples with a start symbol are restricted only
+    if some of them have a weight.
     """
 
     n_labels: int
@@ -106,7 +106,7 @@ class ChainLayout:
         return rows * self.padded + columns
 
     def kernel_pairs(self) -> tuple[IntArray | None, Int32Array | None]:
-        """``pair_ptr`` and ``pair_labels`` for the kernels; a single label is a row too short for them."""
+        """``pair_ptr`` and ``pair_labels`` for the kernels; they need lists if there is one label only."""
         if self.pair_ptr is None and self.n_labels == 1:
             return np.arange(self.n_features + 1), np.zeros(self.n_features, np.int32)
         return self.pair_ptr, self.pair_labels
@@ -136,7 +136,7 @@ class ChainLayout:
         return theta[:a], transitions, base, start, end, theta[d:e]
 
     def pack(self, gradient: FloatArray, transitions: FloatArray, start: FloatArray, end: FloatArray) -> None:
-        """Put the small blocks into a gradient whose state and column blocks are filled already."""
+        """Write the small blocks into a gradient whose state and column blocks are already filled."""
         a, b, c, d, _ = self.bounds
         gradient[a:b] = transitions.reshape(-1)[self.transition_places]
         if self.start:
@@ -178,7 +178,7 @@ class ChainLayout:
         return scores
 
     def pack_arcs(self, gradient: FloatArray, arcs: FloatArray, end: FloatArray) -> None:
-        """Put sums over arcs, and over last labels, into a gradient whose state block is filled already."""
+        """Write sums over arcs and last labels into a gradient whose state block is already filled."""
         a, b, c, d, e = self.bounds
         transition, triple = self.arc_places
         for block, places in ((gradient[a:b], transition), (gradient[e:], triple)):
@@ -201,7 +201,7 @@ def label_name(labels: Sequence[str] | None, code: int) -> str:
 
 
 def end_mark(mark: str, labels: Sequence[str] | None) -> str:
-    """``^`` or ``$`` for the start or the end of a sequence; doubled until it is no label (``$`` is a tag of currency)."""
+    """``^`` or ``$`` for the start or the end of a sequence, repeated until it differs from all labels."""
     known = set(map(str, labels or ()))
     marked = mark
     while marked in known:
@@ -210,7 +210,7 @@ def end_mark(mark: str, labels: Sequence[str] | None) -> str:
 
 
 class ChainNames(LazyNames):
-    """The names of θ, made one at a time: a tagger may have millions."""
+    """The names of θ, each created on access: a tagger may have millions."""
 
     def __init__(self, layout: ChainLayout, labels: Sequence[str] | None, features: Sequence[str] | None) -> None:
         self._layout, self._labels, self._features = layout, labels, features
@@ -252,7 +252,7 @@ class ChainNames(LazyNames):
 def observed_columns(sequences: Sequences, chosen: IntArray | None) -> tuple[IntArray, IntArray]:
     """The label pairs (i·K + j) seen with each feature: pointer (n_features + 1,) and pairs.
 
-    ``chosen`` are the features that may have some; None is all of them.
+    ``chosen`` are the features that may have label pairs; None: all.
     """
     K = sequences.n_labels
     before = np.full(sequences.n_tokens, -1, dtype=np.int64)

@@ -9,7 +9,7 @@ from fieldfit.types import Array, ModelError
 
 
 def checked_layout(layout: ChainLayout) -> ChainLayout:
-    """The layout itself; ModelError where its arrays do not describe weights of a chain."""
+    """Return the layout, or raise ModelError if its arrays do not describe the weights of a chain."""
     labels, features = layout.n_labels, layout.n_features
     for number, least, what in ((labels, 1, "labels"), (features, 0, "features")):
         if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 2**31:
@@ -39,7 +39,7 @@ def checked_layout(layout: ChainLayout) -> ChainLayout:
 def _check_lists(
     name: str, pointer: Array | None, places: Array | None, dtype: type, features: int, limit: int
 ) -> None:
-    """Lists of places, one for each feature: pointer[f]..pointer[f+1], each without repeats and in order."""
+    """Check the lists pointer[f]..pointer[f+1] of all features: each ascending and without repeats."""
     if pointer is None and places is None:
         return
     if pointer is None or places is None:

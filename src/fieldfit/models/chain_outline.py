@@ -61,18 +61,18 @@ class KnownSequences(Dataset):
 
     @property
     def has_missing(self) -> bool:
-        """Not known here: `ShardedDataset` says it."""
+        """Not known here; see `ShardedDataset`."""
         return False
 
     def subset(self, rows: ArrayLike) -> NoReturn:
-        """Refused: the sequences are in the shards."""
+        """Raise an error: the sequences are in the shards."""
         raise DataError(
             "This needs single sequences, and they are on the workers or on disk. Read them into this process first."
         )
 
 
 def joined_layouts(layouts: Sequence[ChainLayout]) -> ChainLayout:
-    """The layout with every weight that one of the layouts, of one model, has."""
+    """The layout with every weight that occurs in any of these layouts of one model."""
     first = layouts[0]
     K = first.n_labels
     pair_ptr, pair_labels = _joined_rows([(layout.pair_ptr, layout.pair_labels) for layout in layouts], K)

@@ -7,8 +7,8 @@ Labels that are unknown (−1) are summed out: a window counts with the log of t
 
     log p(known labels of w | ℓ, r, x) = log Z(known labels fixed, ℓ, r) − log Z(ℓ, r),
 
-which is no longer concave in θ. A window beside an unknown label has nothing to be conditioned on and is left out, and
-so is one without any known label, whose log-probability is 0.
+which is no longer concave in θ. A window next to an unknown label is left out, because it would condition on that
+label. A window without any known label is left out too: its log-probability is 0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fieldfit.types import DataError, FloatArray, IntArray, ModelError, Plain, P
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: Tokens whose residuals an evaluation holds at once; 0: as many as the size of the data suggests.
+#: Tokens whose residuals an evaluation holds in memory at once; 0: depends on the size of the data.
 BLOCK_TOKENS = 0
 #: Draws of the labels of each window for the factor of the Hessian.
 _DRAWS = 4
@@ -92,7 +92,7 @@ def active_tokens(offsets: IntArray, families: tuple[Windows, ...]) -> NDArray[n
 
 
 def check_labels(dataset: Sequences) -> None:
-    """Refuse sequences without all their labels, for models that do not sum them out."""
+    """Raise an error if labels are unknown, for models that do not sum over them."""
     if dataset.n_tokens and int(dataset.labels.min()) < 0:
         token = int(np.flatnonzero(dataset.labels < 0)[0])
         sequence = int(np.searchsorted(dataset.offsets, token, side="right")) - 1
@@ -245,9 +245,9 @@ class ChainProblem(Problem):
         return self._gradient(self._vector(theta), self._vector(v), _maybe(row_weight), self.used)[1]
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i Σ p(1 − p) x² over tokens and edges, p their marginals: covariances between tokens are left out.
+        """Σ_i w_i Σ p(1 − p) x² over tokens and edges, with marginals p, without covariances between tokens.
 
-        What unknown labels take away from it is left out too, so that it stays positive.
+        The negative part due to unknown labels is omitted too, so that the diagonal stays positive.
         """
         return -self._gradient(self._vector(theta), None, _maybe(row_weight), self.used, squares=True)[1]
 

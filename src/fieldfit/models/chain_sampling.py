@@ -3,7 +3,7 @@
     b_t(y) = Σ_y' exp(edge_{t+1}(y, y') + score_{t+1}(y')) b_{t+1}(y'),
     p(y_t | y_{t−1}) ∝ exp(edge_t(y_{t−1}, y_t) + score_t(y_t)) b_t(y_t)
 
-All sequences go together, one position at a time.
+All sequences are processed together, one position at a time.
 """
 
 from __future__ import annotations

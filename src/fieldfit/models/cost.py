@@ -1,4 +1,4 @@
-"""What a policy costs in the paper's operations.
+"""The cost of a policy in the paper's operations.
 
 One component of order k on m binary nodes counts C(m,2)·2^k + C(m,2)/C(m,k) (Figure 1): every parameter for every state
 of the block, and the parameters of the sample's own term shared between the components of the family. In general: r
@@ -6,7 +6,7 @@ parameters, |X_A| joint states of the block, K components in the family,
 
     FLOPs of a component = r |X_A| + r / K.
 
-This is a count for comparing policies, kept as the paper has it; the kernels do far less work than that.
+This is the paper's count, for comparing policies. The kernels do far less work.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from fieldfit.types import FloatArray
 if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
 
-#: Components of a family for which the sizes are computed one by one.
+#: Most components of a family whose sizes are computed one by one.
 _MOST_COUNTED_COMPONENTS = 20_000
 
 
 def family_flops(model: FieldModel, family: BoundFamily) -> FloatArray:
-    """The paper's FLOPs of each component of a family (K,), or of any one where all are alike (1,); ∞ if too large."""
+    """The paper's FLOPs of each component of a family (K,), or of any component if all are alike (1,); ∞ if too large."""
     size = family.size or 1
     cards = np.array(model.graph.cardinalities, dtype=float)
     r = model.n_parameters
@@ -72,7 +72,7 @@ def selection_cost(model: FieldModel, selection: Selection) -> Cost:
 
 
 def sample_flops(model: FieldModel, bound: BoundPolicy, dataset: Dataset | None = None) -> float:
-    """The paper's FLOPs of one sample, in the mean over Z."""
+    """The paper's FLOPs for one sample, averaged over Z."""
     total = 0.0
     for family, lam, count in zip(bound.families, bound.lams(), bound.expected_counts(), strict=True):
         each = family_flops(model, family)
@@ -85,7 +85,7 @@ SEQUENCE_POLICIES = ("PL1", "PL1/sentence", "FL", "PL2", "PL3")
 
 
 def sequence_flops(n_labels: int, edges: int, policy: BoundPolicy, sequences: Sequences) -> float:
-    """The multiply–adds of the textbook recursions for one sequence, in the mean over Z.
+    """The multiply–adds of the textbook recursions for one sequence, averaged over Z.
 
     A window of k tokens with L labels and E edges between two tokens (L² in a first-order chain): 6 k E (forward,
     backward, expectations) + 4 k L for each feature of a token.

@@ -1,9 +1,9 @@
 """How strongly variables, or neighbouring labels, are coupled: one number for each pair.
 
-Two variables with tables t of their common factors have the coupling that is left of t when its row and column means are
-taken away; these belong to the single variables. Two binary variables have one such number with a sign,
-t₀₀ − t₀₁ − t₁₀ + t₁₁, the log odds ratio given all others, here divided by (s₁ − s₀)² for states s that are numbers: θ of a
-Boltzmann machine. For more states it is the Frobenius norm of what is left.
+Let t be the sum of the tables of two variables' common factors. Their coupling is t without its row and column means,
+which belong to the single variables. Two binary variables have one such number with a sign, t₀₀ − t₀₁ − t₁₀ + t₁₁,
+the log odds ratio given all others, here divided by (s₁ − s₀)² for states s that are numbers: θ of a Boltzmann
+machine. For more states the coupling is the Frobenius norm of the centred table.
 """
 
 from __future__ import annotations

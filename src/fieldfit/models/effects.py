@@ -1,7 +1,7 @@
 """Identified coordinates of a field: effects of single variables, pairs and larger cliques, each a linear function of θ.
 
-A free table over variables T has more parameters than the data determine: constants move between tables. Its effects do not
-have this freedom. With one matrix for each variable, the effect of a subset S of T is
+A free table over variables T has more parameters than the data determine: constants move between tables. Its effects
+are unique. With one matrix for each variable, the effect of a subset S of T is
 
     D_S = ⊗_{v ∈ T} (difference_v if v ∈ S else average_v),
 
@@ -67,9 +67,9 @@ CODINGS: dict[str, tuple[Callable[[int], tuple[FloatArray, FloatArray]], int]] =
 
 
 def effects(model: FieldModel, coding: str) -> Effects:
-    """All effects of a model's factors, smaller subsets first.
+    """Return all effects of a model's factors, smaller subsets first.
 
-    Those that no parameter moves are left out, and those that compare a state that the model forbids: they are infinite.
+    Effects that no parameter changes are left out, and so are infinite ones, which involve a forbidden state.
     """
     one_of(coding, "coding", tuple(CODINGS), ModelError)
     parts, first = CODINGS[coding]

@@ -33,13 +33,13 @@ from fieldfit.types import FloatArray, IntArray
 
 #: The kernel's lanes, the fewest configurations that run side by side, cells up to which they do, and most chunks.
 _LANES, _FEWEST_BATCHED, _WIDE_CELLS, _MOST_CHUNKS = 8, 3, 1 << 16, 32
-#: Entries below which one thread does all of it (`fieldfit.threads`).
+#: Entries below which one thread does all the work (`fieldfit.threads`).
 _SMALL_WORK = 300_000
 
 
 @dataclass(frozen=True)
 class EliminationWork:
-    """``share`` of the samples use a configuration, which belongs to the sum ``program``, (configurations,) each."""
+    """For each configuration, the ``share`` of the samples that use it and the number ``program`` of its sum."""
 
     n: int
     components: int

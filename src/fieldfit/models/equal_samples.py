@@ -13,8 +13,8 @@ from fieldfit.types import Array, IntArray
 def equal_samples(codes: Array, parts: Sequence[FamilySelection]) -> tuple[IntArray, IntArray] | None:
     """The first sample of each class (classes,) and the class of each sample (n,).
 
-    ``codes`` (n, m) are integers of at least −1. None where the classes are more than half as many as the samples, and
-    where components are selected one by one: then samples seldom share them.
+    ``codes`` (n, m) are integers of at least −1. None if there are more than half as many classes as samples, or if
+    components are selected one by one, so that samples seldom share them.
     """
     n, m = codes.shape
     if n == 0 or any(part.indices is not None for part in parts):
@@ -26,7 +26,7 @@ def equal_samples(codes: Array, parts: Sequence[FamilySelection]) -> tuple[IntAr
     for column in columns:
         size = int(column.max()) + 1
         if count * size > 2**62:
-            # Classes so far in place of their keys: there are at most n of them.
+            # Class numbers replace their keys: there are at most n of them.
             distinct, key = np.unique(key, return_inverse=True)
             count = len(distinct)
             if 2 * count > n:

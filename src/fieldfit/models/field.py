@@ -1,9 +1,9 @@
-"""Discrete fields: everything that any Markov random field on tables can do, exactly where the width allows.
+"""Discrete fields: what any Markov random field on tables can do, exactly if the graph is narrow enough.
 
     p_θ(x) = exp( Σ_C log φ_C(x_C) − log Z(θ) ),    log φ = F θ + offset                          (Section 5)
 
 Every field model (`MarkovRandomField`, `BoltzmannMachine`, `Potts`) builds its factor graph and its feature matrix F
-(table entries × parameters) and inherits the rest; what it can do faster, it overrides.
+(table entries × parameters) and inherits the rest. It overrides what it can do faster.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def _checked_labels(labels: Sequence[object]) -> tuple[object, ...]:
-    """The labels of a variable's states as given; ModelError where they are not plain and different."""
+    """Return the labels of a variable's states, or raise ModelError if they are not distinct numbers or strings."""
     if isinstance(labels, str) or not all(
         isinstance(label, str | bool | int | float | np.generic) for label in labels
     ):
@@ -65,8 +65,8 @@ def checked_names(names: object, m: int) -> tuple[str, ...]:
 class FieldModel(FieldInference):
     """A discrete Markov random field: the base class of `BoltzmannMachine`, `Potts` and `MarkovRandomField`.
 
-    ``observed`` are the variables that the model conditions on. A model that makes its features only when the
-    general engine needs them passes None for ``features`` and overrides the property.
+    ``observed`` are the variables that the model conditions on. A model that creates its features on demand passes
+    None for ``features`` and overrides the property.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class FieldModel(FieldInference):
                 )
 
     def sizes(self) -> dict[str, int]:
-        """Variables, those that are observed, and parameters."""
+        """Numbers of variables, observed variables and parameters."""
         observed = {"observed": len(self.observed)} if self.observed else {}
         return {"variables": self.m, **observed, **super().sizes()}
 
@@ -247,7 +247,7 @@ class FieldModel(FieldInference):
         )
 
     def read_piece(self, data: object, *, sample_weight: str | None, weight_kind: str) -> Table:
-        """The samples of one piece, with the model's states, or as they are where they have them."""
+        """Read the samples of one piece with the model's states, unless they are already encoded."""
         from fieldfit.data.table import read_table
 
         if isinstance(data, Table) and data.states == tuple(map(tuple, self.states)) and not self.named:
@@ -319,12 +319,12 @@ class FieldModel(FieldInference):
     determined_contrasts = identification.determined_contrasts
 
     def boundary_directions(self, dataset: Dataset) -> csr_array | None:
-        """Directions of θ (k, r) along which the samples never turn back; None without any, and for samples in pieces."""
+        """Directions of θ (k, r) along which the likelihood never decreases; None if there are none, or in pieces."""
         return None if dataset.in_pieces else boundary_directions(self, as_table(dataset))
 
     @property
     def n_states(self) -> float:
-        """The number of joint states; infinite where the model conditions on some variables."""
+        """Number of joint states; infinite if the model conditions on some variables."""
         return math.prod(map(float, self.graph.cardinalities)) if self.joint else math.inf
 
     def weighted_samples(self, theta: FloatArray) -> tuple[Table, FloatArray]:
@@ -341,7 +341,7 @@ class FieldModel(FieldInference):
         return FieldStructure(self.m, self.graph.neighbours, self.observed)
 
     def fingerprint(self, dataset: Dataset) -> str:
-        """Return a short name for what the model explains of the samples: not what it conditions on."""
+        """Return a hash of the modelled values, without those that the model conditions on."""
         return fingerprint(dataset, given=self.observed)
 
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
@@ -363,7 +363,7 @@ class FieldModel(FieldInference):
     def located_scores(
         self, problem: Problem, dataset: Dataset, selection: Selection, theta: FloatArray
     ) -> tuple[LocatedScores, Ragged]:
-        """Terms from ``problem``, or from the general one where it does not know them one by one."""
+        """Terms from ``problem``, or from the general problem if it cannot compute them."""
         located = problem.located_scores(theta)
         if located is None:
             located = FieldProblem(self.field_arrays, as_table(dataset).codes, selection).located_scores(theta)
@@ -409,7 +409,7 @@ class FieldModel(FieldInference):
 
     @property
     def coupling_unit(self) -> float:
-        """What a coupling of two binary variables is divided by: 1, so that it is a log odds ratio."""
+        """Divisor of a coupling of two binary variables: 1, so that the coupling is a log odds ratio."""
         return 1.0
 
     # --- identifiability ----------------------------------------------------------------------------------------
@@ -424,7 +424,7 @@ class FieldModel(FieldInference):
     def interaction_transform(self) -> tuple[csr_array, tuple[tuple[int, ...], ...]]:
         """Entries of the log tables ↦ interaction coefficients, and the variables of each.
 
-        The log tables add up to a constant exactly where all of them are zero; a component with B = Aᶜ depends on
-        those, and only those, whose variables meet A.
+        The log tables sum to a constant if and only if all coefficients are zero. A component with B = Aᶜ depends
+        exactly on the coefficients whose variables meet A.
         """
         return identification.interaction_transform(self.graph)

@@ -11,16 +11,16 @@ from fieldfit.policies.structure import Structure
 if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
 
-#: Components × states of a block up to which a family of blocks is a candidate without being named.
+#: Most components × states of a block for a family of blocks that is a candidate by default.
 MOST_CANDIDATE_BLOCK_STATES = 60_000
-#: Joint states of a complete graph up to which FL is one of the first candidates.
+#: Most joint states of a complete graph for which FL is one of the first candidates.
 MOST_EARLY_STATES = 1 << 16
 
 
 def candidate_policies(model: FieldModel, structure: Structure | None = None) -> tuple[str, ...]:
     """Families and partitions, the most useful first.
 
-    What comes late is skipped where time is short. Families with too many components are not among them.
+    Late candidates are skipped if time is short. Families with too many components are left out.
     """
     free = model.m - len(model.observed)
     cards = model.graph.cardinalities
@@ -31,7 +31,7 @@ def candidate_policies(model: FieldModel, structure: Structure | None = None) ->
     partitions = [f"Partition({block[2:]})" for block in blocks]
     if not complete and free > 2 and not blocks and pairs * max(cards) ** 2 <= MOST_CANDIDATE_BLOCK_STATES:
         blocks.append("PL2(connected)")
-    # A partition has the moments of its blocks' family.
+    # A partition uses the moments of its blocks' family.
     families = [*blocks[:1], *partitions[:1], *blocks[1:], *partitions[1:]]
     # Compiling one sum over all states of a complete graph may take longer than the cheaper families together.
     late = complete and math.prod(cards) > MOST_EARLY_STATES
@@ -41,9 +41,9 @@ def candidate_policies(model: FieldModel, structure: Structure | None = None) ->
 
 
 def states_at_once(model: FieldModel, bound: BoundPolicy) -> float:
-    """The joint states that the only component of a policy sums over at once in a complete graph.
+    """The number of joint states in the sum of a policy's only component on a complete graph.
 
-    0 for other policies, and where that sum is compiled already.
+    0 for other policies, and if the sum is already compiled.
     """
     family = bound.families[0]
     if family.size != 1 or not is_complete(model):

@@ -24,15 +24,15 @@ from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
 
-#: Different patterns of missing values that one problem may compile, a component at a time.
+#: Most combinations of a component and a pattern of missing values that one problem may compile.
 MOST_PATTERNS = 100_000
-#: Bytes that the compiled programs of one problem may take.
+#: Most bytes of the compiled programs of one problem.
 MOST_MEMORY_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
 class FieldArrays:
-    """What the problem needs of a model: the graph, log φ = F θ + offset, and the limit on tables."""
+    """The parts of a model that the problem needs: the graph, log φ = F θ + offset, and the limit on tables."""
 
     graph: FactorGraph
     features: csr_array  # F (table_size, r)
@@ -41,7 +41,7 @@ class FieldArrays:
 
     @cached_property
     def transposed(self) -> csc_array:
-        """Fᵀ, made once: SciPy takes as long for that as for a product of a small field."""
+        """Fᵀ, computed once: for a small field SciPy's transpose takes as long as the product."""
         return self.features.T
 
     def log_tables(self, theta: FloatArray) -> FloatArray:
@@ -51,7 +51,7 @@ class FieldArrays:
 
 
 class FieldCompiler:
-    """Collects programs, configurations and counts while the components are gone through."""
+    """Collects programs, configurations and counts in a loop over the components."""
 
     def __init__(self, arrays: FieldArrays, codes: Int32Array) -> None:
         self.arrays = arrays
@@ -120,7 +120,7 @@ def _distinct_lines(values: Int32Array, cardinalities: list[int]) -> tuple[Int32
 
 
 def _relevant(graph: FactorGraph, target: frozenset[int], given: frozenset[int]) -> frozenset[int]:
-    """The variables that a path without ``given`` joins to ``target`` (``target`` included)."""
+    """The variables connected to ``target`` by a path that avoids ``given``, with ``target`` itself."""
     reached, frontier = set(target), list(target)
     while frontier:
         for other in graph.neighbours[frontier.pop()]:
@@ -132,7 +132,7 @@ def _relevant(graph: FactorGraph, target: frozenset[int], given: frozenset[int])
 
 @dataclass(frozen=True)
 class Group:
-    """Samples that select one component and miss the same of its values."""
+    """Samples that select one component and have the same missing values in it."""
 
     rows: IntArray
     weight: float
@@ -141,7 +141,7 @@ class Group:
 
 
 def collect(compiler: FieldCompiler, part: FamilySelection, n: int) -> list[Group]:
-    """The selected components of one family, with the samples that miss the same of their values together."""
+    """Yield the selected components of one family, grouped by the samples' missing values."""
     family = part.family
     pointer, samples = part.component_rows(n)
     missing = compiler.codes < 0
@@ -158,7 +158,7 @@ def collect(compiler: FieldCompiler, part: FamilySelection, n: int) -> list[Grou
             continue
         weight = float(part.beta[index]) if isinstance(part.beta, np.ndarray) else 1.0
         if patterns is None and isinstance(family, FieldFamily) and family.conditions_on_rest:
-            # Given all the rest, nothing but the block is free: its complement need not be listed.
+            # Given all the rest, only the block is free, so its complement is not listed.
             block = frozenset(family.blocks(np.array([index]))[1].tolist())
             groups.append(_group(compiler, block, block, rows, weight, family.name, index))
             continue
@@ -178,8 +178,8 @@ def collect(compiler: FieldCompiler, part: FamilySelection, n: int) -> list[Grou
 def wide_rows(compiler: FieldCompiler, part: FamilySelection, n: int) -> BoolArray:
     """Which of the n samples miss too many values of a selected component to sum out.
 
-    Nothing is compiled. A sum is over the missing values and the component's target at most, so most patterns fit
-    for every graph; for the others the order is found, until one component of a sample is too wide.
+    Nothing is compiled. A sum is over at most the missing values and the component's target, so most patterns fit for
+    every graph. For the others the elimination order is computed, until one component of a sample is too wide.
     """
     wide = np.zeros(n, dtype=bool)
     missing = compiler.codes < 0
@@ -195,7 +195,7 @@ def wide_rows(compiler: FieldCompiler, part: FamilySelection, n: int) -> BoolArr
     suspects: dict[int, BoolArray] = {}
     for index in range(size):
         target = list(part.family.component(index).target)
-        # Rounding of the logarithms must not hide a sum that just does not fit.
+        # Allow for rounding of the logarithms, so that no sum just above the limit is accepted.
         suspect = (absent > 0) & (states + log_states[target].sum() > safe - 1e-6)
         if suspect.any():
             suspects[index] = suspect
@@ -265,7 +265,7 @@ def _group(
 
 
 def _check_patterns(name: str, pointer: IntArray, samples: IntArray, patterns: IntArray) -> None:
-    """Refuse, before any work, more combinations of a component and a pattern than can be compiled."""
+    """Raise an error before any work if there are more combinations of component and pattern than the limit."""
     component = np.repeat(np.arange(len(pointer) - 1), np.diff(pointer))
     combinations = len(np.unique(component * (int(patterns.max()) + 1) + patterns[samples]))
     if combinations > MOST_PATTERNS:

@@ -1,6 +1,6 @@
-"""Every state that a small field can have, with its probability given what is known of each sample.
+"""All possible states of a small field, with their probabilities given the known values of each sample.
 
-Expectations under the model are then sums:  Σ_i w_i E[f(X_i)] = Σ_x f(x) Σ_i w_i p_θ(x | observed values of i).
+Expectations under the model are then finite sums:  Σ_i w_i E[f(X_i)] = Σ_x f(x) Σ_i w_i p_θ(x | observed values of i).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def expected_states(
 ) -> tuple[Table, FloatArray, FloatArray] | None:
     """All possible states given each distinct observation and pattern of missing values, with Σ w p and Σ w² p.
 
-    Counts are copies, so for them the second sum is that of w p. None where there would be more than ``most`` states, and
-    for samples in pieces whose observations or missing values are not known here.
+    Counts are copies, so with counts the second sum is that of w p. None if there would be more than ``most`` states,
+    or if samples are in pieces whose observations or missing values are not known here.
     """
     free = [v for v in range(model.m) if v not in model.observed]
     shape = [model.graph.cardinalities[v] for v in free]

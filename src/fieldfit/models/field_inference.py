@@ -1,4 +1,4 @@
-"""Inference in a discrete field at given parameters: exact sums where the width allows, and Gibbs sampling elsewhere."""
+"""Inference in a discrete field at given parameters: exact sums if the graph is narrow enough, else Gibbs sampling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class FieldInference(Model):
-    """What `FieldModel` can compute at a θ."""
+    """The computations of `FieldModel` at a given θ."""
 
     graph: FactorGraph
     names: tuple[str, ...]

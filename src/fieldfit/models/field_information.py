@@ -1,6 +1,6 @@
-"""Covariances of a field's features in sums over few states, all at once: what a Hessian with few parameters is made of.
+"""Covariance matrices of a field's features from sums over few states, for Hessians with few parameters.
 
-Two kinds of sums are short enough to be computed state by state.
+Two kinds of sums are computed state by state.
 
 Small ones, with any variables clamped: with X (states, r) the features of each state and p its probability,
 Cov = Xᵀ diag(p) X − μμᵀ, and X is sparse.
@@ -31,9 +31,9 @@ from fieldfit.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: States of a sum that is computed state by state with anything clamped, and numbers that this may take.
+#: Most states of a sum with clamped variables that is computed state by state, and most numbers in memory.
 SMALL, MOST_STATE_ENTRIES = 64, 4_000_000
-#: States and monomials of a sum with nothing clamped.
+#: Most states and monomials of a sum with nothing clamped.
 MOST_LATTICE_STATES, MOST_MONOMIALS = 1 << 20, 1_000
 
 
@@ -55,7 +55,7 @@ class Lattice:
         """Cov(F) (r, r)."""
         array = np.zeros(math.prod(self.cardinalities))
         array[self.index] = self.from_tables @ log_tables
-        # Three axes in place of one for each variable: loops over the long ones are fast.
+        # Three axes instead of one for each variable: loops over long axes are fast.
         views, right = [], array.size
         for states in self.cardinalities:
             right //= states

@@ -4,10 +4,10 @@ For a component (A, B) let U be the connected pieces of the graph without B that
 
     log p(x_A | x_B) = Σ_{C inside A ∪ B} log φ_C(x_C) + log Z(U∖A | x_A, x_B) − log Z(U | x_B)
 
-where the sum is over the factors that touch U and are fixed altogether, and Z(S | ·) sums the factors that touch S over
-the variables in S. A missing value of a sample leaves A or B. Both log Z depend on a sample only through the few
-clamped variables next to U, so samples that agree there share one *configuration*: the full likelihood has
-one for all samples, a pseudo-likelihood on a binary 4-neighbour grid at most sixteen a site.
+where the sum is over the factors that touch U and have no free variable, and Z(S | ·) sums the factors that touch S
+over the variables in S. A missing variable is removed from A or B. Both log Z depend on a sample only through the few
+clamped variables next to U, so samples that agree there share one *configuration*: the full likelihood has one for
+all samples, a pseudo-likelihood on a binary 4-neighbour grid at most sixteen per site.
 
 With O (samples × table entries, counts of the fixed factors) and R (samples × configurations, +β or −β):
 
@@ -48,9 +48,9 @@ from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, W
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: Entries up to which expectations of the features by configuration are a dense matrix.
+#: Most entries of the expectations of the features by configuration as a dense matrix.
 _MOST_EXPECTED_ENTRIES = 4_000_000
-#: Products over entries of tables that take as long as starting a run of the programs.
+#: Number of products of table entries that take as long as starting a run of the programs.
 _RUN = 20_000
 
 
@@ -90,7 +90,7 @@ class FieldProblem(Problem):
             if beta != 0:
                 total_o, total_r = total_o + beta * counts, total_r + beta * usage
         self._counts, self._usage = total_o.tocsr(), total_r.tocsr()
-        self._counts.eliminate_zeros()  # a weight of 0 must not meet a log table of −inf
+        self._counts.eliminate_zeros()  # 0 · (−inf) would be NaN
         self._used, self._needed = self.configurations, np.arange(self.configurations.count)
         if not self._betas.all():
             self._usage.eliminate_zeros()
@@ -135,7 +135,7 @@ class FieldProblem(Problem):
             )
 
     def refuse_forbidden(self) -> None:
-        """Refuse samples in states that the model's offset forbids: their likelihood is 0 for every θ."""
+        """Raise an error for samples in forbidden states (offset −inf): their likelihood is 0 for every θ."""
         offset = self.arrays.offset
         if offset is None or np.all(np.isfinite(offset)):
             return
@@ -153,7 +153,8 @@ class FieldProblem(Problem):
         return self._betas
 
     def configuration_use(self) -> tuple[FloatArray, IntArray, FloatArray, FloatArray, FloatArray]:
-        """Of each configuration the share of the samples that use it and its sum; of each sum its cost, cells and factors.
+        """For each configuration, the share of the samples that use it and its sum; for each sum, its cost, cells and
+        factors.
 
         The cost is in products over entries of the sum's tables for one configuration, cells are numbers held at once
         (infinity: a sum whose tables are not held).
@@ -257,7 +258,7 @@ class FieldProblem(Problem):
         return offset is None or bool(np.isfinite(offset).all())
 
     def _covariances(self, log_tables: FloatArray, usage: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Σ_c u_c Cov_c(F) over the configurations of which that is short, and the places of all others in ``usage``."""
+        """Σ_c u_c Cov_c(F) over the configurations with short sums, and the places of all others in ``usage``."""
         result = np.zeros((self.n_parameters, self.n_parameters))
         small: list[SmallSums] = []
         left, numbers = [], 0
@@ -348,7 +349,7 @@ class FieldProblem(Problem):
 
     @cached_property
     def equal_samples(self) -> tuple[IntArray, IntArray] | None:
-        """Where that saves half: equal samples with equal whole rows of Z."""
+        """Groups of equal samples with equal rows of Z, if that saves half of the work."""
         return equal_samples(self._codes, self._parts)
 
     def family_scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
@@ -404,7 +405,7 @@ class FieldProblem(Problem):
         return Configurations(self.programs, pointer, _cat(bases)), _cat(entries)
 
     def located_scores(self, theta: FloatArray) -> LocatedScores:
-        """The terms of the score by factor: its features times what is observed minus what is expected.
+        """The terms of the score by factor: its features times the difference of observed and expected values.
 
         Each is located at the factor's first variable.
         """

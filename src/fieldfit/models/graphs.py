@@ -1,4 +1,4 @@
-"""Edges of the usual graphs: complete, grid, networkx, and the checks that every list of edges goes through.
+"""Edges of the usual graphs (complete, grid, networkx), and the checks of all lists of edges.
 
 Edges are an array (edges, 2) of variables j < k, made without a loop over edges: a graph may have millions.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import networkx
 
 
-#: Variables of a field.
+#: Most variables of a field.
 MOST_VARIABLES = 1 << 24
-#: Edges of a complete graph: a list of more takes gigabytes, and so does every array of parameters.
+#: Most edges of a complete graph. Longer lists, and each array of parameters, would take gigabytes.
 _MOST_GRAPH_EDGES = 1 << 27
 
 

@@ -1,8 +1,8 @@
 """Do the samples and the policy determine the parameters? (Definition 3)
 
-For components with B = Aᶜ the answer is algebra: such a component sees exactly those interactions of the model that
-involve a variable of A. Components that sum variables out are checked numerically: the expected information at a
-generic θ has no null space beyond the model's own gauge freedom (the directions of θ that change no probability).
+For components with B = Aᶜ the answer is algebraic: such a component depends exactly on the interactions that involve
+a variable of A. Components that sum variables out are checked numerically: the expected information at a generic θ
+has no null space beyond the model's own gauge freedom (the directions of θ that change no probability).
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ if TYPE_CHECKING:
     from fieldfit.inference import FactorGraph
     from fieldfit.models.field import FieldModel
 
-#: Parameters up to which null spaces are computed.
+#: Most parameters for which null spaces are computed.
 _MOST_CHECKED_PARAMETERS = 3_000
 _MOST_CHECKED_COMPONENTS = 20_000
-#: Parameters up to which an over-complete model is judged by its interactions.
+#: Most parameters of an over-complete model that is checked by its interactions.
 _MOST_CONTRASTED_PARAMETERS = 500
 
 
 def check_estimable(model: FieldModel, dataset: Dataset, bound: BoundPolicy, estimated: BoolArray) -> None:
-    """Refuse unpenalised parameters (``estimated``) that samples or policy leave without a finite, unique estimate."""
+    """Raise an error if unpenalised parameters (``estimated``) have no finite, unique estimate."""
     if estimated.any():
         refuse_constant(model, dataset, estimated)
         check_identified(model, bound, ~estimated)
 
 
 def refuse_constant(model: FieldModel, dataset: Dataset, unpenalised: BoolArray) -> None:
-    """Refuse columns that never change where an unpenalised parameter of one factor has that factor at them.
+    """Raise DataError if a constant column belongs to a factor with an unpenalised parameter of that factor alone.
 
-    A parameter that many factors share is estimated from all of them: one image is one sample, in which no column changes.
+    Parameters that factors share are estimated from all of them: in one image, which is one sample, all columns are
+    constant.
     """
     table = as_table(dataset)
     constant = constant_columns(table)
@@ -74,11 +75,12 @@ def check_identified(
     fixed: BoolArray,
     remedy: str = "fix those parameters, or give a penalty (sigma2)",
 ) -> None:
-    """Raise IdentifiabilityError with the parameters' names where the policy leaves some open beyond the model's gauge.
+    """Raise IdentifiabilityError with the names of the parameters that the policy does not determine, up to gauge
+    freedom.
 
-    Only components with λβ > 0 count: what is never selected, or has no weight, determines nothing.
+    Only components with λβ > 0 count: a component that is never selected, or has weight 0, determines nothing.
 
-    ``fixed`` (r,) marks parameters that are not estimated; ``remedy`` is what else than another policy would help.
+    ``fixed`` (r,) marks parameters that are not estimated; ``remedy`` says what helps apart from another policy.
     """
     directions = open_directions(model, policy, fixed)
     if directions is None:
@@ -95,7 +97,7 @@ def check_identified(
 def with_open_weights(policy: Policy, by: str) -> Policy:
     """The policy with every weight positive that automatic weights may change (``by`` term or component).
 
-    Inside a term weights stay in proportion, so a list keeps its zeros unless components have weights of their own.
+    Weights inside a term stay in proportion, so a list keeps its zeros unless each component has a weight.
     """
     return policy.with_betas(
         [beta if by == "term" and isinstance(beta, tuple) and max(beta) > 0 else 1.0 for beta in policy.betas]
@@ -110,7 +112,7 @@ def interactions(model: FieldModel) -> FloatArray:
 
 def determined_contrasts(model: FieldModel) -> FloatArray | None:
     """The interactions of an over-complete model as a map of θ (interactions, r); None where θ itself is determined."""
-    # Shared parameters are few for many factors, and over-complete only in their single factors.
+    # Few parameters are shared by many factors; only single factors are over-complete.
     if model.n_parameters > _MOST_CONTRASTED_PARAMETERS or model.n_parameters < len(model.graph.scopes):
         return None
     matrix = interactions(model)
@@ -125,7 +127,7 @@ def beyond(directions: FloatArray, gauge: FloatArray) -> BoolArray:
 
 
 def open_directions(model: FieldModel, policy: BoundPolicy, fixed: BoolArray) -> FloatArray | None:
-    """Orthonormal basis (free parameters, k) of what the policy says nothing about; None where that is only the gauge.
+    """Orthonormal basis (free parameters, k) of what the policy does not determine; None if that is the gauge only.
 
     Directions are those of θ in units of the features.
     """
@@ -167,7 +169,7 @@ def null_space(matrix: FloatArray) -> FloatArray:
     """Orthonormal basis (columns) of the null space."""
     entries = matrix != 0
     if (entries.sum(axis=1) <= 1).all():
-        # Each row is about one column, as in a Boltzmann machine: what no row is about is free.
+        # Each row has one nonzero column, as in a Boltzmann machine: columns without a nonzero entry are free.
         return np.ascontiguousarray(np.eye(matrix.shape[1])[:, ~entries.any(axis=0)])
     # With more rows than columns the small form has all of the right singular vectors.
     _, values, rows = np.linalg.svd(matrix, full_matrices=matrix.shape[0] < matrix.shape[1])
@@ -187,7 +189,7 @@ def _numerically_open(model: FieldModel, policy: BoundPolicy, free: BoolArray) -
         if np.max(weight) > 0:
             parts.append(FamilySelection(family, 1.0 if isinstance(weight, float) else (weight > 0).astype(float)))
     problem = model.compile(table, Selection(len(draws.codes), tuple(parts)))
-    # With sums over hidden variables the Hessian has no sign, but E ψψᵀ has the information's null space.
+    # With sums over hidden variables the Hessian is indefinite, but E ψψᵀ has the null space of the information.
     information = np.zeros((model.n_parameters, model.n_parameters))
     for _, block in problem.score_blocks(theta):
         scaled = block / units

@@ -16,7 +16,7 @@ from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
 from fieldfit.types import Int32Array, IntArray, ModelError, Plain
 
-#: Arcs of a model: 300 labels with every triple allowed.
+#: Most arcs of a model: those of 300 labels with every triple allowed.
 _MOST_ARCS = 1 << 25
 
 

@@ -1,4 +1,4 @@
-"""The score of a sample as a sum of terms that each have a place: what tells of its variance where there is one sample."""
+"""The score of a sample as a sum of located terms, from which its variance is estimated if there is only one sample."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fieldfit.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class LocatedScores:
-    """``terms`` (terms, r) of the scores, the variables (``sites``) where they are and the ``samples`` they belong to.
+    """``terms`` (terms, r) of the scores, with the variable (``sites``) and the sample (``samples``) of each term.
 
     The terms of a sample add up to its score ψ.
     """

@@ -53,7 +53,7 @@ class Factor:
     ['similar']
     """
 
-    scope: tuple[int, ...]  # the field makes numbers of names
+    scope: tuple[int, ...]  # the field converts names to numbers
     features: ArrayLike | None = None
     parameters: tuple[str, ...] | str | None = None
     log_offset: ArrayLike | None = None
@@ -122,7 +122,7 @@ class MarkovRandomField(FieldModel):
             )
         rows, columns, values = [], [], []
         self._parameters: dict[str, int] = {}
-        # Only names that are given tie parameters, whichever factor comes first.
+        # Only names given by the user tie parameters, in any order of the factors.
         given_names = {name for f in self.factors if f.parameters is not None for name in _names(f.parameters)}
         offset = np.zeros(graph.table_size)
         for index, factor in enumerate(self.factors):
@@ -153,7 +153,7 @@ class MarkovRandomField(FieldModel):
 
     @property
     def mean_groups(self) -> IntArray | None:
-        """Each variable alone where all are in a free table, which holds the shares of its states."""
+        """One group for each variable if each is in a free table, which determines the frequencies of its states."""
         free = [factor.scope for factor in self.factors if factor.features is None and factor.parameters is None]
         covered = {int(v) for scope in free for v in scope}
         return np.arange(self.m) if len(covered) == self.m else None
@@ -284,7 +284,7 @@ def _names(parameters: tuple[str, ...] | str) -> tuple[str, ...]:
 
 
 def _new_names(names: list[str], given: Collection[str], made: Collection[str]) -> list[str]:
-    """The names, or the same with the first of the endings #2, #3, … that makes all of them new."""
+    """The names; if one is taken, all with the first suffix of #2, #3, … that makes them unique."""
     number, new = 1, names
     while any(name in given or name in made for name in new):
         number += 1

@@ -6,11 +6,11 @@ The pseudo-likelihood is a sum of m logistic regressions that share each couplin
 
 where v_ij = Var(x_j | rest of sample i) and R_j picks the couplings and the bias of node j. A product with H takes m
 products of small matrices and no pass over the samples, so M⁻¹v = H⁻¹v is solved by conjugate gradients. They are
-preconditioned by the `SylvesterPreconditioner` of the same curvatures, which alone takes v_ij as unrelated to x_i: that
-is wrong for images, votes and spikes, and the blocks correct it. On images of 784 pixels ten steps reduce the residual to
-a tenth; the solutions of the m regressions, averaged for each coupling, take 70.
+preconditioned by the `SylvesterPreconditioner` of the same curvatures, which treats v_ij as unrelated to x_i. That is
+wrong for images, votes and spikes, and the blocks correct it. On images of 784 pixels ten steps reduce the residual
+to a tenth; the solutions of the m regressions, averaged for each coupling, take 70.
 
-The blocks are whole matrices where those fit into memory, else reduced (reduced_blocks.py).
+The blocks are whole matrices if those fit into memory, else reduced (reduced_blocks.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fieldfit.types import FloatArray, IntArray, SingleArray
 #: Most bytes of all blocks.
 MOST_NODE_BLOCK_BYTES = 2**29
 _MOST_NODE_STEPS = 100
-#: Curvature of a variable in the rough preconditioner, at least this share of the largest.
+#: Least curvature of a variable in the rough preconditioner, as a share of the largest.
 _LEAST_SHARE = 1e-3
 
 
@@ -39,11 +39,11 @@ class NodeBlocksSource(Protocol):
     """H_j of all nodes; vectors (m, d) have one row for each node, in single precision."""
 
     def products(self, vectors: SingleArray) -> SingleArray:
-        """H_j w_j; what is not a regressor of node j is 0 in w_j and means nothing in the result."""
+        """H_j w_j. Entries that are no regressors of node j must be 0 in w_j; ignore them in the result."""
 
 
 def fits_blocks(m: int) -> bool:
-    """Whether the blocks of m nodes fit the memory that is set aside for them, whole or reduced."""
+    """Whether the blocks of m nodes, whole or reduced, fit the memory reserved for them."""
     return _whole(m) or directions_that_fit(m, MOST_NODE_BLOCK_BYTES) >= LEAST_DIRECTIONS
 
 
@@ -70,7 +70,7 @@ class NodeBlocks:
         scale = float(np.abs(v).max(initial=0.0))
         if not (0 < scale < np.inf):
             return v.copy()
-        # Single precision has a range of 1e38 only, and a gradient may be anything.
+        # Single precision overflows at 1e38, and gradients may be larger.
         residual = v / scale
         x = np.zeros_like(residual)
         z = self.rough(residual)
@@ -125,7 +125,7 @@ class NodeBlocks:
             design = np.concatenate([values, np.ones((n, 1), dtype=np.float32)], axis=1)
             places = np.concatenate([number, bias_parameter[:, None]], axis=1)
         totals = variance.sum(axis=0, dtype=np.float64)
-        # Moments of samples that count by their curvature, each node for as much as any other.
+        # Moments of samples weighted by their curvature, with the same total weight for each node.
         weight = variance @ np.reciprocal(np.maximum(totals, 1e-30)).astype(np.float32)
         weight /= max(float(weight.sum(dtype=np.float64)), 1e-30)
         with one_blas_thread():
@@ -134,7 +134,7 @@ class NodeBlocks:
             edges,
             edge_parameter,
             bias_parameter,
-            # A policy may leave variables out. Their curvature is 0, and that of their pairs is not.
+            # A policy may leave variables out. Their own curvature is 0, but that of their pairs is not.
             np.maximum(totals, _LEAST_SHARE * float(totals.max(initial=0.0))),
             (weight @ values).astype(np.float64),
             second,

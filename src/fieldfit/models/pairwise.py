@@ -2,9 +2,9 @@
 
     log p(x) = Σ_{(j,k)∈E} θ_jk x_j x_k + Σ_j b_j x_j − log Z,   x_j ∈ {s0, s1}
 
-The kernel knows states 0 and 1 only. With x = s0 + d c, d = s1 − s0, the same field has the weights q_jk = d² θ_jk
-and the biases d (b_j + s0 Σ_k θ_jk), a linear map of θ; its transpose brings gradients and Hessian products back. How
-the kernel computes is described in kernels/pairwise.hpp.
+The kernel uses the states 0 and 1. With x = s0 + d c, d = s1 − s0, the same field has the weights q_jk = d² θ_jk
+and the biases d (b_j + s0 Σ_k θ_jk), a linear map of θ. Its transpose maps gradients and Hessian products back. The
+kernel is described in kernels/pairwise.hpp.
 """
 
 from __future__ import annotations
@@ -49,19 +49,20 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _NONE: FloatArray = np.empty(0)
-# Edge by edge costs what the edges cost; the dense product costs about a sixth as much for each entry of the matrix.
+# An entry of the dense matrix product costs about a sixth of an edge in the loop over edges.
 _DENSE_FROM = 0.15
-#: Shared parameters up to which the diagonal of the Hessian is exact, one product for each.
+#: Most shared parameters for which the diagonal of the Hessian is exact, with one product for each.
 MOST_EXACT_TIED = 32
-#: Curvature below which every state is certain (θ = 1e3), and numbers made from it would underflow.
+#: Curvature below which every state is certain (θ = 1e3). Numbers computed from it would underflow.
 _FLAT = 1e-100
-#: Precision of the penalty, for each sample, up to which a preconditioner that knows no penalty is still a good one.
+#: Largest precision of the penalty per sample for which a preconditioner that ignores the penalty is still good.
 _WEAK = 0.01
-#: Samples of which the layouts for scores are kept.
+#: Most samples whose layouts for scores are cached.
 _FEW_SAMPLES = 20_000
-#: Numbers in a chunk of scores of which the products are summed, and the share of distinct samples that is worth a sort.
+#: Numbers in a chunk of scores whose products are summed, and the largest share of distinct samples for which sorting
+#: saves time.
 _MOMENT_NUMBERS, _FEWER = 1 << 20, 0.9
-#: Numbers up to which the map from θ is a dense matrix.
+#: Most numbers of the map from θ as a dense matrix.
 _DENSE_MAP = 1 << 14
 
 
@@ -152,7 +153,7 @@ class PairwiseProblem(Problem):
 
     @property
     def has_residual_products(self) -> bool:
-        """Whether the kernel forms matrix products, and the components are all single variables with the weight 1."""
+        """Whether the kernel uses matrix products and all components are single variables of weight 1."""
         single = all(getattr(part.family, "block_size", None) == 1 and part.everything for part in self._parts)
         return self._dense and len(self._parts) == 1 and single and bool(np.all(self._parts[0].beta == 1.0))
 
@@ -186,7 +187,7 @@ class PairwiseProblem(Problem):
 
     @property
     def hessian_evaluations(self) -> float:
-        """A few for each neighbour of a variable where blocks are short; else two for each parameter."""
+        """A few for each neighbour of a variable if blocks are small; else two for each parameter."""
         m, degrees = self.n_variables, np.bincount(self._ends, minlength=self.n_variables)
         short = is_fast(self._layout, m, len(self.edges))
         if short or has_matrix_products(self._layout, m, dense=self._dense, degrees=degrees):
@@ -203,7 +204,7 @@ class PairwiseProblem(Problem):
         """Σ_i w_i ψ_i ψ_iᵀ, by products of chunks of scores that are laid out by edge and variable."""
         weight = None if row_weight is None else self._checked_weight(row_weight)
         size, edges, m = len(self.edges) + self.n_variables, len(self.edges), self.n_variables
-        shared = size > 4 * self.n_parameters  # by many edges: the scores of the parameters are shorter
+        shared = size > 4 * self.n_parameters  # shared by many edges: the scores of the parameters are shorter
         if shared or (weight is not None and weight.min(initial=0.0) < 0):
             return super().score_moment(theta, row_weight)
         bits, weight = self._distinct_samples(weight)
@@ -212,7 +213,7 @@ class PairwiseProblem(Problem):
         pairs = bool(np.any(self._layout.meta[:, 0] > 1))
         sums = PairSums(m) if not pairs and is_sparse(bits, edges) else None
         total = np.zeros((size, size) if sums is None else (0, 0))
-        # Sums over pairs of variables make no matrix of scores, and larger chunks spare layouts.
+        # Sums over pairs of variables need no matrix of scores, and larger chunks need fewer layouts.
         rows = min(max((_MOMENT_NUMBERS if sums is None else 4 * _MOMENT_NUMBERS) // size, 64), len(bits))
         scores, product = np.empty((len(total), rows)), np.empty((edges if sums is None else 0, rows))
         used = [part for part in self._parts if np.any(part.beta)] or self._parts[:1]
@@ -257,7 +258,7 @@ class PairwiseProblem(Problem):
 
     @property
     def _is_permutation(self) -> bool:
-        """Whether F only reorders: the states are 0 and 1, and each weight and bias has a parameter of its own."""
+        """Whether F is a permutation: the states are 0 and 1, and no parameter is shared."""
         zero_one = self.state0 == 0.0 and self.gap == 1.0
         return zero_one and self.bias_parameter is not None and bool(np.all(self._uses == 1))
 
@@ -266,7 +267,7 @@ class PairwiseProblem(Problem):
         return all(part.rows is None and part.indices is None for part in self._parts)
 
     def _distinct_samples(self, weight: FloatArray | None) -> tuple[NDArray[np.uint8], FloatArray | None]:
-        """The samples and their weights; equal ones come once, with the sum of their weights, if all has been selected."""
+        """The samples and their weights. If everything is selected, equal samples are merged and their weights added."""
         if not self._everything_selected:
             return self._bits, weight
         codes, inverse = distinct_rows(self._bits, _FEWER)
@@ -308,8 +309,8 @@ class PairwiseProblem(Problem):
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), (n_parameters,), not negative; for preconditioning.
 
-        Exact for parameters that belong to one edge or one bias. Of those that are shared, the first 32 are exact too
-        (a Hessian product each); the rest leave out the covariances between the edges that share them.
+        Exact for parameters of one edge or one bias. The first 32 shared parameters are exact too (one Hessian
+        product each); the others omit the covariances between the edges that share them.
         """
         edges, curvature = self._diagonal(theta, row_weight)
         outside = curvature[self.edges[:, 0]] + curvature[self.edges[:, 1]]
@@ -324,12 +325,12 @@ class PairwiseProblem(Problem):
 
     @property
     def exact_diagonal(self) -> bool:
-        """Whether few enough parameters are shared."""
+        """Whether the diagonal is exact: few enough parameters are shared."""
         return int(np.sum(self._uses > 1)) <= MOST_EXACT_TIED
 
     @property
     def _uses(self) -> IntArray:
-        """How many edges and biases each parameter has (n_parameters,)."""
+        """Number of edges and biases that use each parameter (n_parameters,)."""
         uses = np.bincount(self.edge_parameter, minlength=self.n_parameters)
         if self.bias_parameter is not None:
             uses += np.bincount(self.bias_parameter, minlength=self.n_parameters)
@@ -340,8 +341,8 @@ class PairwiseProblem(Problem):
     ) -> SylvesterPreconditioner | None:
         """v ↦ M⁻¹ v with M near P − Σ_i ∇² m_θ(X_i, Z_i), for dense graphs without shared parameters; else None.
 
-        It costs about one evaluation, and each use four products of m × m matrices. With weights of
-        samples, or a penalty that is not weak, there is none.
+        It costs about one evaluation, and each use costs four products of m × m matrices. None with sample weights,
+        or with a penalty that is not weak.
         """
         if row_weight is not None or precision.max(initial=0.0) > _WEAK * self.n_samples:
             return None
@@ -415,13 +416,13 @@ class PairwiseProblem(Problem):
     def family_score_blocks(
         self, theta: FloatArray, row_weight: FloatArray | None = None
     ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
-        """The scores as a stream, from the layouts that are kept."""
+        """Stream the scores, from the cached layouts."""
         for weight, codes, layouts in self._score_layouts(row_weight):
             yield weight, self._scores(theta, codes, layouts)
 
     @cached_property
     def equal_samples(self) -> tuple[IntArray, IntArray] | None:
-        """Where that saves half: equal samples with equal whole rows of Z."""
+        """Groups of equal samples with equal rows of Z, if that saves half of the work."""
         return None if self._unit.inverse is None else equal_samples(self._bits, self._parts)
 
     def family_scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
@@ -430,7 +431,7 @@ class PairwiseProblem(Problem):
         return self._scores(theta, codes, [self._score_layout(codes, _of_rows(part, rows)) for part in self._parts])
 
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β, summed where the residuals are: no score is laid out."""
+        """Σ_i w_i ψ_i^(f) ∘ ψ_i^(g), without β, summed from the residuals without storing scores."""
         if (self._uses > 1).any():
             return super().family_statistics(theta, row_weight)
         families, edges = self.n_families, np.zeros((self.n_families, self.n_families, len(self.edges)))
@@ -468,9 +469,9 @@ class PairwiseProblem(Problem):
     def _score_layouts(
         self, row_weight: FloatArray | None
     ) -> Iterator[tuple[FloatArray | None, NDArray[np.uint8], list[Layout]]]:
-        """Blocks of samples as (weights, codes, a layout for each family); equal samples come once.
+        """Blocks of samples as (weights, codes, a layout for each family), with equal samples merged.
 
-        Of few samples the layouts are kept, because statistics are computed at one θ after the other.
+        The layouts of few samples are cached, because statistics are computed at many θ.
         """
         equal, size = self.equal_samples, self.block_rows
         rows = np.arange(self.n_samples) if equal is None else equal[0]
@@ -493,7 +494,7 @@ class PairwiseProblem(Problem):
             yield None if summed is None else summed[block], codes, layouts
 
     def _score_layout(self, codes: NDArray[np.uint8], part: FamilySelection) -> Layout:
-        """One family as the kernel takes it for scores: without its β, unless the components have their own."""
+        """One family in the kernel's form for scores: without its β, unless each component has a weight."""
         beta = part.beta if np.ndim(part.beta) else 1.0
         return lay_out(codes, [part], [beta], self._edge_number, dense=self._dense, merge=False)
 
@@ -536,7 +537,7 @@ class PairwiseProblem(Problem):
 
     @property
     def betas(self) -> FloatArray:
-        """The weight β of each family; 1 where the components have their own."""
+        """The weight β of each family; 1 if each component has a weight."""
         return np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in self._parts])
 
     def with_betas(self, betas: FloatArray) -> PairwiseProblem:
@@ -580,7 +581,7 @@ class PairwiseProblem(Problem):
     # -- the kernel --------------------------------------------------------------------------------------------------
 
     def _sums(self, row_weight: FloatArray | None) -> tuple[FloatArray, FloatArray, Plain]:
-        """Arrays for the sums over samples by edge and by variable, and the arguments of a call that fills them."""
+        """Allocate the sums over samples by edge and by variable. Also return the arguments of a call that fills them."""
         edges, biases = np.empty(len(self.edges)), np.empty(self.n_variables)
         arguments: Plain = {"edges_out": edges, "biases_out": biases, "n_threads": get_threads()}
         if row_weight is not None:
@@ -595,7 +596,7 @@ class PairwiseProblem(Problem):
         return edges, biases
 
     def _by_sample(self) -> tuple[FloatArray, FloatArray, Plain]:
-        """Arrays for numbers by sample and by listed entry, and the arguments of a call that fills them."""
+        """Allocate numbers by sample and by listed entry. Also return the arguments of a call that fills them."""
         rows = np.zeros((len(self._layout.used), self._layout.n))
         entries = np.zeros(len(self._layout.entry_component))
         return rows, entries, {"row_out": rows, "entry_out": entries, "n_threads": get_threads()}
@@ -643,12 +644,12 @@ def _checked_parameters(numbers: Array, length: int, n_parameters: int, name: st
 
 
 def _of_rows(part: FamilySelection, rows: IntArray) -> FamilySelection:
-    """The part of some samples, for families of which whole rows are selected."""
+    """The part restricted to some samples, for families with whole rows selected."""
     return part if part.rows is None else replace(part, rows=part.rows[rows])
 
 
 def _of_samples(part: FamilySelection, start: int, stop: int) -> FamilySelection:
-    """The part of these samples only."""
+    """The part restricted to these samples."""
     if part.indptr is not None and part.indices is not None:
         pointer = part.indptr[start : stop + 1]
         chosen = part.indices[pointer[0] : pointer[-1]]

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 #: Numbers in one array of a chunk, and in the sums over all samples.
 _CHUNK, _MOST_CURVATURE_SUMS = 1 << 19, 1 << 25
-#: How much slower a multiplication is in a product with a sparse matrix than with a dense one.
+#: Cost of a multiplication in a sparse product, relative to a dense product.
 _SPARSE_COST = 12.0
-#: Blocks of two variables that are treated at a time, so that their arrays stay in the cache.
+#: Blocks of two variables in one chunk, so that their arrays stay in the cache.
 _BLOCKS = 64
 
 
@@ -198,7 +198,7 @@ class _Dense:
 
         sample, variable = np.nonzero(codes)
         samples = np.arange(len(codes))
-        # Each 1 of a sample is paired with itself and with those that follow it in the same sample.
+        # Each 1 of a sample is paired with itself and with the later ones of the same sample.
         entry = np.arange(len(sample))
         following = np.searchsorted(sample, samples, side="right")[sample] - entry
         first = np.repeat(entry, following)
@@ -209,7 +209,7 @@ class _Dense:
         return csr_array((np.ones(len(row)), (row, column)), shape=(len(codes), self.n_products))
 
     def matrix(self) -> FloatArray:
-        """The sums over all samples, each put where it belongs."""
+        """The sums over all samples as one matrix."""
         m = self.m
         widest = max([m + 1 if self.few_ones else self.n_products, *(len(part.blocks) for part in self.doubles)])
         single_sums = np.zeros((m, self.n_products))
@@ -271,7 +271,7 @@ class _PairSums:
     cross: FloatArray  # (joined, pair products): cov(c_a, c_b)
     edge: FloatArray  # (joined,): var(c_a c_b)
     ends: tuple[FloatArray, FloatArray]  # (joined, m + 1): cov(c_a, c_a c_b), cov(c_b, c_a c_b)
-    inside: FloatArray  # (m, m + 1, m + 1): D of the module's text
+    inside: FloatArray  # (m, m + 1, m + 1): D of the module docstring
 
     @classmethod
     def of(cls, part: _Part, m: int, n_products: int, number: IntArray) -> _PairSums:
@@ -305,7 +305,7 @@ class _PairSums:
             only_a, only_b, both, none = _pair_probabilities(
                 field[a] - coupling * x_b, field[b] - coupling * x_a, coupling
             )
-            # Products of probabilities of excluding events: no difference of nearly equal numbers.
+            # Products of probabilities of disjoint events, to avoid cancellation.
             not_a, not_b = only_b + none, only_a + none
             var_a, var_b = (only_a + both) * not_a * factor, (only_b + both) * not_b * factor
             variances += (variable == a) @ var_a + (variable == b) @ var_b
@@ -326,7 +326,7 @@ class _PairSums:
         return variances
 
     def put(self, part: _Part, result: FloatArray, number: IntArray, place: IntArray) -> None:
-        """Add to the matrix what concerns two variables or their edge."""
+        """Add the terms of two variables and of their edge to the matrix."""
         for line, block in enumerate(self.joined.tolist()):
             a, b = part.blocks[block].tolist()
             edge = int(number[a, b])

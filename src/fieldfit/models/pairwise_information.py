@@ -1,7 +1,7 @@
 """The Hessian of a binary pairwise field with few parameters as a matrix, block by block.
 
-A Hessian product touches every block, though a parameter is in few of them; here each block adds the covariances of its
-own statistics. kernels/pairwise_information.hpp describes how.
+A Hessian product visits every block, although a parameter is in few of them. Here each block adds the covariances of
+its statistics; see kernels/pairwise_information.hpp.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_COMPONENTS: Int32Array = np.empty(0, dtype=np.int32)
 
 
 def is_fast(layout: Layout, n_variables: int, n_edges: int) -> bool:
-    """Whether all blocks are small, or all there is."""
+    """Whether all blocks are small, or the only block has all variables."""
     sizes = layout.meta[:, 0]
     return n_edges + n_variables <= MOST_INFORMATION_FEATURES and bool(
         np.all((sizes <= LARGEST_FAST) | (sizes == n_variables))
@@ -57,7 +57,7 @@ def information_matrix(
             chosen_weight = entry_weight[entry_start : entry_start + len(chosen)] if entry_start >= 0 else NO_FLOATS
         samples = codes
         if k == m:
-            # Given nothing: one sample with the weight of all stands for them.
+            # Nothing is conditioned on: one sample with the total weight replaces all.
             if listed:
                 total = float(chosen_weight.sum()) if len(chosen_weight) else float(len(chosen))
             else:

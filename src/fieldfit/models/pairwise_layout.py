@@ -1,8 +1,8 @@
 """Blocks of a binary pairwise field as flat arrays: what `kernels/pairwise.hpp` reads.
 
-Samples that are the same in all variables have the same likelihoods. Where that at least halves the work (few
-variables, many samples) the kernel sees each distinct sample once, with the sum of the weights. Samples of which nothing
-is selected are left out, so that a fit on a part of the data costs that part.
+Samples that are the same in all variables have the same likelihoods. If that at least halves the work (few variables,
+many samples), equal samples are merged and their weights added. Samples without selected components are left out, so
+that a fit to a part of the data costs that part.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ S = TypeVar("S", bound=np.generic)
 
 LARGEST_BLOCK = 12
 _TILE = 64
-#: Share of selected samples above which leaving out the others saves too little.
+#: Share of selected samples above which dropping the others saves too little.
 _WORTH_LEAVING_OUT = 0.9
 NO_FLOATS: FloatArray = np.empty(0)
 NO_INTS: IntArray = np.empty(0, dtype=np.int64)
 
 
 def sums_by(index: IntArray, values: FloatArray, length: int) -> FloatArray:
-    """out[j] = Σ of the values with index j; unlike `numpy.bincount`, numbers with a point for an empty input too."""
+    """out[j] = Σ of the values with index j. Unlike `numpy.bincount`, it returns floats for an empty input too."""
     if not len(index):
         return np.zeros(length)
     return np.bincount(index, values, length).astype(np.float64, copy=False)
@@ -95,7 +95,7 @@ class Layout:
 
     @cached_property
     def kernel(self) -> _kernels.PairwiseBlocks:
-        """As the kernel takes it. All indices are checked here, once."""
+        """The layout in the kernel's form. All indices are checked here, once."""
         pointer, adjacent, adjacent_edge = self.edge_number.adjacency
         return _kernels.PairwiseBlocks(
             n=self.n,
@@ -184,7 +184,7 @@ class EdgeNumbers:
 
     @property
     def repeated(self) -> int | None:
-        """The number of an edge that is there twice, or None."""
+        """The number of an edge that occurs twice, or None."""
         same = np.flatnonzero(self.keys[1:] == self.keys[:-1])
         return int(self.order[same[0] + 1]) if len(same) else None
 
@@ -217,7 +217,7 @@ def distinct_rows(codes: NDArray[np.uint8], most: float = 0.5) -> tuple[NDArray[
 def selected_rows(
     codes: NDArray[np.uint8], parts: Sequence[FamilySelection]
 ) -> tuple[NDArray[np.uint8], IntArray | None]:
-    """`distinct_rows` of the samples of which something is selected; all others are put to row 0, without weight."""
+    """`distinct_rows` of the samples with selected components; all others are mapped to row 0, with weight 0."""
     active = np.zeros(len(codes), dtype=bool)
     for part in parts:
         active |= part.any_row(len(codes))

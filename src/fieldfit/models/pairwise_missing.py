@@ -1,8 +1,9 @@
-"""PL1 of a binary pairwise field where samples miss values.
+"""PL1 of a binary pairwise field for samples with missing values.
 
-Samples without missing values go through the pairwise kernel (`pairwise`), the others through all joint states of what they
-miss (kernels/missing_rows.hpp): 2^k m numbers for a sample that misses k of m variables, where the sums of a general graph
-would be compiled for each component of each pattern. With x_j the codes of a sample, 0 where missing, its gradient is
+Complete samples use the pairwise kernel (`pairwise`). For the others all joint states of the missing variables are
+enumerated (kernels/missing_rows.hpp): 2^k m numbers for a sample that misses k of m variables. The sums of a general
+graph would be compiled for each component of each pattern. With x_j the codes of a sample, 0 where missing, its
+gradient is
 
     bias j: turned_j, or ones_a if j is the a-th that it misses
     pair (j, l): turned_j x_l + turned_l x_j;  (j, a): turned_j cross_aj + ones_a x_j;  (a, b): both_ab
@@ -32,11 +33,11 @@ from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, 
 if TYPE_CHECKING:
     from fieldfit.models.boltzmann import BoltzmannMachine
 
-#: The most missing values of a sample: above it the tables of one sample take more than 100 MB.
+#: Most missing values of a sample: above it, the tables of one sample take more than 100 MB.
 _MOST_MISSING = 20
-#: Share of all pairs that have an edge, from which on samples are taken for joined by what they miss.
+#: Least share of pairs with an edge. Denser graphs are taken to connect all missing variables of a sample.
 _DENSE_FROM = 0.5
-#: Numbers (missing values × variables) of a block of samples.
+#: Numbers (missing values × variables) in a block of samples.
 _BLOCK = 1 << 21
 
 
@@ -54,7 +55,7 @@ def sums_states(model: BoltzmannMachine, codes: Int32Array, parts: Sequence[Fami
 
 @dataclass(frozen=True)
 class _Terms:
-    """What gradients are made of, for some samples; see the module."""
+    """The terms of the gradients of some samples; see the module docstring."""
 
     value: FloatArray  # (b,)
     turned: FloatArray  # (b, m)
@@ -69,7 +70,7 @@ class _Terms:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Some samples with missing values: codes, 0 where missing, and what each misses."""
+    """Some samples with missing values: codes (0 where missing) and the missing variables of each."""
 
     codes: NDArray[np.uint8]  # (b, m)
     pointer: IntArray  # (b + 1,)
@@ -141,7 +142,7 @@ class MissingPairwiseProblem(Problem):
         self._betas = np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in parts])
 
     def _use(self, part: FamilySelection) -> FloatArray:
-        """With what weight, without the family's β, each variable of the samples with missing values counts (rows, m)."""
+        """The weight of each variable of the samples with missing values (rows, m), without the family's β."""
         family = cast(BlockFamily, part.family)
         variables = family.blocks(np.arange(family.size))[1]
         beta = np.ones(family.size) if not np.ndim(part.beta) else np.asarray(part.beta, dtype=np.float64)
@@ -157,7 +158,7 @@ class MissingPairwiseProblem(Problem):
 
     @property
     def betas(self) -> FloatArray:
-        """The weight β of each family; 1 where the components have their own."""
+        """The weight β of each family; 1 if each component has a weight."""
         return self._betas
 
     def with_betas(self, betas: FloatArray) -> MissingPairwiseProblem:
@@ -185,7 +186,7 @@ class MissingPairwiseProblem(Problem):
     def _sums(
         self, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
     ) -> tuple[float, FloatArray, FloatArray]:
-        """The value, and what the gradient (with v: the Hessian product) sums by edge and by variable."""
+        """The value, and the gradient (with v: the Hessian product) by edge and by variable."""
         weight = np.ones(self.n_samples) if row_weight is None else np.asarray(row_weight, dtype=np.float64)
         if weight.shape != (self.n_samples,):
             raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
@@ -205,7 +206,7 @@ class MissingPairwiseProblem(Problem):
     def _terms(
         self, theta: FloatArray, v: FloatArray | None, scale: FloatArray, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[_Rows, _Terms, _Terms | None]]:
-        """Blocks of the distinct samples start..stop with what gradients are made of, and its tangents along v."""
+        """Blocks of the distinct samples start..stop, the terms of their gradients, and derivatives of these along v."""
         weights, bias = self._matrix(theta)
         direction = None if v is None else self._matrix(v)
         stop = len(self._first) if stop is None else stop
@@ -295,13 +296,13 @@ class MissingPairwiseProblem(Problem):
     def preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
     ) -> Callable[[FloatArray], FloatArray] | None:
-        """That of the same samples with the more frequent value in place of a missing one."""
+        """The preconditioner for missing values replaced by the more frequent value."""
         return self._near.preconditioner(theta, precision, row_weight)
 
     def late_preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
     ) -> Callable[[FloatArray], FloatArray] | None:
-        """That of the same samples with the more frequent value in place of a missing one."""
+        """The preconditioner for missing values replaced by the more frequent value."""
         return self._near.late_preconditioner(theta, precision, row_weight)
 
 

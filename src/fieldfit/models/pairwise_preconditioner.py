@@ -9,7 +9,7 @@ biases, in coordinates centred at the mean, to V b. That is a Sylvester equation
 solves it in four products of m × m matrices. Weights outside the graph are left out before and after, which keeps the
 inverse symmetric and positive. A penalty with precision p adds p W, which is p V⁻¹ Ŵ V⁻¹ for Ŵ = V^½ W V^½; with the
 geometric mean v̄ of the variances it adds p/v̄² to every denominator. Where columns are constant or copies of each other
-C is singular, and the penalty alone holds some directions of W.
+C is singular, and only the penalty determines some directions of W.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SMALLEST, _FLATTEST = 1e-8, 1e-8
 
 
 def code_moments(codes: NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:
-    """The mean (m,) and the second moment (m, m) of 0/1 codes, exactly: counts below 2^24 have no rounding."""
+    """The mean (m,) and the second moment (m, m) of 0/1 codes, exact because counts below 2^24 are not rounded."""
     n, m = codes.shape
     second = np.zeros((m, m))
     with one_blas_thread():
@@ -71,7 +71,8 @@ class SylvesterPreconditioner:
         with one_blas_thread():
             values, vectors = np.linalg.eigh(centred / np.outer(root, root))
         held = precision / float(np.exp(np.mean(np.log(variance)))) ** 2
-        # The smallest eigenvalues of singular moments are rounding; without information and penalty any size will do.
+        # The smallest eigenvalues of singular moments are rounding errors. Without information and penalty any
+        # positive value works.
         values = np.maximum(values, max(_SMALLEST * float(values[-1]), 0.0))
         denominator = values[:, None] + values[None, :] + held
         denominator = np.maximum(denominator, _FLATTEST * float(denominator.max()))
@@ -82,7 +83,7 @@ class SylvesterPreconditioner:
             variance + precision,
             mean,
             vectors / root[:, None],
-            # C/v^½v^½ and G scale as 1/v each, so W comes out in units of gradient over curvature.
+            # C/v^½v^½ and G each scale as 1/v, so W has the units of gradient over curvature.
             denominator if denominator.max() > 0 else np.full_like(denominator, 1.0 / float(variance.max())),
         )
 

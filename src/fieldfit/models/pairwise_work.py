@@ -43,9 +43,9 @@ from fieldfit.types import Array, FloatArray
 
 #: The kernel's lanes of samples, samples of a chunk, most tasks and numbers that all tasks together may hold.
 _TILE, _CHUNK, _FEWEST_TASKS, _MOST_TASKS, _HELD = 64, 512, 8, 32, 1 << 21
-#: Bytes of lists of members from which on they are rather out of the cache than in it.
+#: Bytes of the lists of members above which most of them are not in the cache.
 _CACHE = 1e6
-#: Blocks whose sizes are counted one by one.
+#: Most blocks whose sizes are counted one by one.
 _MOST_COUNTED_BLOCKS = 1_000
 
 
@@ -63,7 +63,7 @@ class PairwiseWork:
 
     @classmethod
     def of(cls, problem: PairwiseProblem, family: BoundFamily, codes: Array) -> PairwiseWork:
-        """The work of a family of blocks on all samples ``codes`` (n, m); blocks of several sizes count as the largest."""
+        """The work of a family of blocks on all samples ``codes`` (n, m). Blocks of several sizes count as the largest."""
         distinct, inverse = distinct_rows(codes.astype(np.uint8))
         repeats = None if inverse is None else np.bincount(inverse, minlength=len(distinct)).astype(float)
         size, k = int(family.size or 1), getattr(family, "block_size", 1)

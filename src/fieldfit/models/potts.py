@@ -68,8 +68,8 @@ class Potts(FieldModel):
         Largest number of table entries in exact sums.
     precision : {"double", "single"}, default: "double"
         Precision of the conditional probabilities of single sites in a fit. ``"single"`` is faster. Its gradient is
-        right to about 1e-6 for each sample: use a ``tol`` of 1e-5 or more, and θ differs from that of double precision
-        by less than such a ``tol`` leaves open. Log-likelihoods are summed in double precision either way.
+        right to about 1e-6 for each sample: use a ``tol`` of 1e-5 or more. θ then differs from the estimate in double
+        precision by less than that ``tol`` allows. Log-likelihoods are summed in double precision either way.
 
     Notes
     -----
@@ -150,7 +150,7 @@ class Potts(FieldModel):
 
     @property
     def n_couplings(self) -> int:
-        """How many parameters are couplings; the fields follow them in θ."""
+        """Number of couplings; in θ the fields follow them."""
         return self.block * (len(self.edge_array) if self._groups is None else len(self._groups))
 
     @property
@@ -164,7 +164,7 @@ class Potts(FieldModel):
 
     @cached_property
     def features(self) -> csr_array:
-        """Table entries × parameters, one 1 in each row of a table and none where only agreement counts."""
+        """Table entries × parameters. Each row has one 1; if only agreement counts, rows of unequal states have none."""
         from scipy.sparse import csr_array
 
         q, n_edges = self.q, len(self.edge_array)
@@ -289,11 +289,11 @@ class Potts(FieldModel):
         )
 
     def refuse_size(self, n: int) -> None:
-        """DataError if one evaluation with n samples would not fit into this machine's memory."""
+        """Raise DataError if one evaluation with n samples does not fit into this machine's memory."""
         refuse_too_large(n, self.tables, bytes_of_sites(n, self.tables))
 
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
-        """Return the problem of one fit: sites and blocks given the rest by the Potts kernels where those are faster."""
+        """Return the problem of one fit. The Potts kernels handle sites and blocks given the rest if they are faster."""
         codes, tables = as_table(dataset).codes, self.tables
         large = (
             not dataset.has_missing and self.q <= 256 and worth_a_kernel(dataset.n, self.m, self.q, self.edge_array)
@@ -356,7 +356,7 @@ class Potts(FieldModel):
 
 
 class PottsNames(LazyNames):
-    """The names of a Potts model's parameters: an alignment of proteins has millions."""
+    """The names of a Potts model's parameters, each created on access: an alignment of proteins has millions."""
 
     def __init__(self, model: Potts) -> None:
         self._model = model

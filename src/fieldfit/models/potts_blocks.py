@@ -19,18 +19,18 @@ from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
-#: Most entries of a piece's table, most sites of a block and most blocks of a family that the kernel takes.
+#: Most entries of a piece's table, most sites of a block and most blocks of a family in the kernel.
 LARGEST_BLOCK_TABLE, _MOST_SITES, _MOST_POTTS_BLOCKS = 1 << 16, 12, 2_000_000
 
 
-#: Samples for each configuration of the rest from which on the general engine is faster.
+#: Samples per configuration of the rest above which the general engine is faster.
 _REPEATS = 4
-#: Samples × components that the general engine may hold for that: 1.3 kB each.
+#: Most samples × components in the general engine, which takes 1.3 kB for each.
 _MOST_SHARED_ENTRIES = 1 << 18
 
 
 def blocks_support(part: FamilySelection, q: int) -> bool:
-    """Whether all components of this part are blocks given all the rest, and their tables small enough."""
+    """Whether all components of this part are blocks given all the rest with small enough tables."""
     family = cast(FieldFamily, part.family)
     if family.size is None or not getattr(family, "conditions_on_rest", False) or not hasattr(family, "blocks"):
         return False
@@ -43,8 +43,8 @@ def blocks_support(part: FamilySelection, q: int) -> bool:
 def blocks_are_worth_a_kernel(part: FamilySelection, q: int, m: int, n: int) -> bool:
     """Whether the kernel is the better choice for the blocks of n samples.
 
-    It sums over the states of a block for each sample. The general engine does so once for each configuration of the rest,
-    of which the full likelihood has one, and holds an entry for each component of each sample.
+    It sums over the states of a block for each sample. The general engine does so once for each configuration of the
+    rest (the full likelihood has one configuration), but stores an entry for each component of each sample.
     """
     k = _largest_block(part)
     if k == m:
@@ -98,7 +98,7 @@ class BlockPieces:
 
 
 def _labels(blocks: IntArray, edge_number: EdgeNumbers) -> IntArray:
-    """For each site of each block (c, k) the least place of the sites that it is joined to inside the block."""
+    """For each site of each block (c, k), the smallest position of the sites connected to it inside the block."""
     count, k = blocks.shape
     label = np.tile(np.arange(k), (count, 1))
     high, low = np.tril_indices(k, -1)

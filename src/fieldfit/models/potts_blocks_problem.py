@@ -1,7 +1,7 @@
-"""Potts fields by their own kernel: blocks of several sites given all the rest, from one byte a cell.
+"""Potts fields by their own kernel: blocks of several sites given all the rest, with one byte per cell.
 
-An evaluation costs what PL1 costs (potts_problem.py) and q^k exponentials for each block of k sites and each sample that
-has it. Nothing but the samples and the listed entries grows with the number of samples (kernels/potts_blocks.hpp).
+An evaluation costs as much as PL1 (potts_problem.py) plus q^k exponentials for each selected block of k sites. Only
+the samples and the listed entries take memory in proportion to the number of samples (kernels/potts_blocks.hpp).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PottsBlocksProblem(Problem):
 
     @property
     def betas(self) -> FloatArray:
-        """The weight β of each family; 1 where the components have their own."""
+        """The weight β of each family; 1 if each component has a weight."""
         return self._betas
 
     def with_betas(self, betas: FloatArray) -> PottsBlocksProblem:
@@ -111,8 +111,8 @@ class PottsBlocksProblem(Problem):
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), not negative.
 
-        Exact for parameters of one edge or one site; those that are shared leave out the covariances between the edges
-        that share them.
+        Exact for parameters of one edge or one site. Shared parameters omit the covariances between the edges that
+        share them.
         """
         return np.maximum(self._sums(_DIAGONAL, theta, None, row_weight)[1], 0.0)
 
@@ -135,7 +135,7 @@ class PottsBlocksProblem(Problem):
     def _sums(
         self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
     ) -> tuple[float, FloatArray]:
-        """The value and what the mode sums, for each parameter."""
+        """The value, and the sums of the mode for each parameter."""
         weight = NO_FLOATS
         if row_weight is not None:
             weight = np.ascontiguousarray(row_weight, dtype=np.float64)
@@ -198,7 +198,7 @@ class PottsBlocksProblem(Problem):
         return total
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
-        """Scores of the samples start..stop by family, without β: a sum over one sample each."""
+        """Scores of the samples start..stop by family, without β: one sum for each sample."""
         arrays = (*self.tables.to_tables(theta), NO_FLOATS, NO_FLOATS)
         scores = np.zeros((stop - start, self.n_families, self.n_parameters))
         for f, part in enumerate(self._parts):
@@ -208,7 +208,7 @@ class PottsBlocksProblem(Problem):
 
     @property
     def block_rows(self) -> int:
-        """Samples in a block of scores: the tables of the edges may be far larger than the scores."""
+        """Samples in a block of scores. The tables of the edges may be far larger than the scores."""
         return max(1, min(super().block_rows, 4_000_000 // max(1, self.tables.n_entries)))
 
     def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:

@@ -1,7 +1,7 @@
 """Coordinates of a Potts field in which couplings and fields hardly mix: couplings of centred indicators.
 
 With f_k(s) the frequencies of the states and h'_j(a) = h_j(a) + Σ_k Σ_s J_jk(a, s) f_k(s), the Hessian in (J, h') is
-nearly diagonal near independence; see potts_preconditioner.py, which has the same as an operator. A penalty on couplings
+nearly diagonal near independence; potts_preconditioner.py has the same as an operator. A penalty on couplings
 alone is the same function of (J, h') as of (J, h), so that solvers which need a diagonal can work in these coordinates.
 """
 
@@ -17,7 +17,7 @@ from fieldfit.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class CentredCoordinates:
-    """The map between θ = (J, h) and y = (J, h'), for tables and fields that nothing shares.
+    """The map between θ = (J, h) and y = (J, h'), for tables and fields without shared parameters.
 
     ``frequencies`` (m, q); ``total`` (m,) the summed weight of each site's components; ``precision`` (r,) of the Gaussian
     penalty.

@@ -10,18 +10,18 @@ from fieldfit.models.potts_tables import PottsTables
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError
 
-#: As in kernels/potts_blocks_bind.cpp: numbers of fields held at once, and samples at most and at least.
+#: As in kernels/potts_blocks_bind.cpp: numbers of fields in memory at once, and the most and fewest samples.
 _CHUNK_NUMBERS, _MOST_SAMPLES, _LEAST_SAMPLES = 1 << 23, 2048, 16
 
 
 def bytes_of_sites(n: int, tables: PottsTables) -> int:
-    """Bytes that PL1 and one evaluation hold at most: samples, couplings and results, rows of each thread."""
+    """Most bytes of PL1 and one evaluation: samples, couplings, results, and the rows of each thread."""
     rows = int(np.bincount(tables.edges.ravel(), minlength=tables.m).max(initial=0)) * tables.q * (tables.q + 7)
     return n * tables.m + 8 * (3 * tables.n_entries + 3 * tables.n_parameters + 3 * get_threads() * rows)
 
 
 def bytes_of_blocks(n: int, tables: PottsTables, listed: int) -> int:
-    """Bytes that blocks of sites and one Hessian product hold at most; ``listed`` are the selected blocks of all samples.
+    """Most bytes of blocks of sites and one Hessian product; ``listed`` counts the selected blocks of all samples.
 
     Couplings, their direction and their sums are in rows of whole cache lines, once for each end of an edge; fields,
     their direction and residuals are those of a chunk of samples.
@@ -33,7 +33,7 @@ def bytes_of_blocks(n: int, tables: PottsTables, listed: int) -> int:
 
 
 def refuse_too_large(n: int, tables: PottsTables, needed: int) -> None:
-    """DataError if this machine does not have the bytes ``needed``."""
+    """Raise DataError if this machine has less memory than ``needed`` bytes."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

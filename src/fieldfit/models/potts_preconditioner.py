@@ -6,8 +6,9 @@ diagonal in J and in blocks of a site's states in h', with v = f (1 − f):
 
     J_jk(a, s): 2 n v_j(a) v_k(s) + 1/σ²,      h'_j: n (diag f_j − f_j f_jᵀ) + 1/σ²
 
-The blocks matter for solves of a linear system: a constant added to h_j changes no probability, only the penalty holds it,
-and a diagonal would leave one small eigenvalue for each site. They are inverted by the formula of Sherman and Morrison.
+The blocks matter for linear systems: a constant added to h_j changes no probability, so only the penalty determines
+it, and a diagonal would leave one small eigenvalue for each site. They are inverted by the formula of Sherman and
+Morrison.
 
 A use costs a few passes over the parameters. On alignments of proteins it takes a third to a quarter of the evaluations
 that the diagonal alone takes: every indicator of a site is 1 somewhere, so fields and couplings are strongly correlated.
@@ -38,8 +39,9 @@ def state_frequencies(columns: NDArray[np.uint8], q: int, weight: FloatArray | N
 class CentredPreconditioner:
     """v ↦ M⁻¹ v, for a table of couplings for each edge and fields that no sites share.
 
-    The curvatures of the couplings are computed anew at each use: with millions of couplings an array of them costs more
-    than the products. ``total`` (m,) is the summed weight of each site's components, ``precision`` (r,) the penalty.
+    The curvatures of the couplings are recomputed at each use: with millions of couplings, reading them from an array
+    costs more than the products. ``total`` (m,) is the summed weight of each site's components, ``precision`` (r,)
+    the penalty.
     """
 
     #: See `fieldfit.optim.preconditioner.is_cheap`.
@@ -63,7 +65,7 @@ class CentredPreconditioner:
         held = np.zeros_like(frequencies)
         if tables.fields:
             held = precision[tables.n_couplings :].reshape(frequencies.shape)
-        # Without a penalty the constants are free, and any small positive curvature will do for them.
+        # Without a penalty the constants are free, and any small positive curvature works.
         held = np.where(held.max(axis=1, keepdims=True) > floor, held, np.maximum(0.01 * curvature, floor))
         fields = np.maximum(curvature + held, floor)
         constant = np.sum(frequencies * held / fields, axis=1, keepdims=True)

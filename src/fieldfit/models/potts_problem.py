@@ -1,10 +1,10 @@
-"""Potts fields by their own kernel: each site given all the rest, from one byte a cell.
+"""Potts fields by their own kernel: each site given all the rest, with one byte per cell.
 
     log p(x_j | rest) = h_j(x_j) + Σ_k J_jk(x_j, x_k) − log Σ_a exp( h_j(a) + Σ_k J_jk(a, x_k) )
 
 An evaluation costs 2·n·Σ_j degree(j) additions of rows of q numbers, for any samples, and holds the samples as
-bytes (n·m), the couplings once for each thread and site, and a few hundred rows of fields (kernels/potts.hpp). The general
-engine is better where few configurations of the neighbours occur; `worth_a_kernel` tells the two apart.
+bytes (n·m), the couplings once for each thread and site, and a few hundred rows of fields (kernels/potts.hpp). The
+general engine is faster if few configurations of the neighbours occur; `worth_a_kernel` decides.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from fieldfit.types import Array, DataError, FloatArray, IntArray
 _GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS, _RESIDUALS = range(6)
 _NONE: FloatArray = np.empty(0)
 _NO_PLACES: IntArray = np.empty(0, dtype=np.int64)
-#: Configurations of neighbours up to which the general engine is at least as fast, times states and for each sample and
-#: site; and the most places (samples × edges) that it lists.
+#: Configurations of neighbours × states, per sample and site, up to which the general engine is at least as fast; and
+#: the most places (samples × edges) that it lists.
 _FEW_CONFIGURATIONS, _FEW_SHARE, _MOST_PLACES = 20_000, 0.02, 50_000_000
-#: Parameters from which a fit in single precision keeps fewer pairs.
+#: Number of parameters above which a fit in single precision keeps fewer pairs.
 _MANY_PARAMETERS = 1_000_000
-#: Numbers of a block of components, for sums of each sample.
+#: Numbers in a block of components, for sums by sample.
 _BLOCK = 1 << 22
 
 
@@ -53,7 +53,7 @@ def potts_supports(part: FamilySelection) -> bool:
 
 
 def worth_a_kernel(n: int, m: int, q: int, edges: IntArray) -> bool:
-    """Whether the neighbours of the sites have too many configurations for the general engine, which sums each once."""
+    """Whether the neighbours have too many configurations for the general engine, which sums over each once."""
     degree = np.bincount(edges.ravel(), minlength=m)
     configurations = np.minimum(float(n), float(q) ** np.minimum(degree, 60)).sum()
     many = configurations * q > _FEW_CONFIGURATIONS and configurations > _FEW_SHARE * n * m
@@ -89,8 +89,8 @@ class PottsProblem(Problem):
         self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection], *, single: bool = False
     ) -> None:
         self._single = single
-        # Pairs of L-BFGS are most of a fit's memory. With the preconditioner four take as many evaluations as ten; three
-        # take a tenth more, and a large fit in single precision is one that should need little memory.
+        # The pairs of L-BFGS take most of a fit's memory. With the preconditioner, four pairs need as many
+        # evaluations as ten, and three need a tenth more. Large fits in single precision should need little memory.
         self.pairs = 3 if single and tables.n_parameters >= _MANY_PARAMETERS else 4
         self.tables = tables
         self.n_samples, self.n_variables = codes.shape
@@ -120,7 +120,7 @@ class PottsProblem(Problem):
             handle = _kernels.PottsField(columns, edges, self.tables.q, _NO_PLACES, _NO_PLACES, self._single)
             return _Part(part, handle, sums_by(sites, component_beta, m), rows, _NONE)
         pointer, samples = part.component_rows(self.n_samples)
-        # The components by site: usually they are in that order already.
+        # Sort the components by site. Usually they are sorted already.
         component = np.repeat(np.arange(family.size), np.diff(pointer))
         order = np.argsort(sites[component], kind="stable")
         samples, component = np.ascontiguousarray(samples[order]), component[order]
@@ -131,7 +131,7 @@ class PottsProblem(Problem):
 
     @property
     def betas(self) -> FloatArray:
-        """The weight β of each family; 1 where the components have their own."""
+        """The weight β of each family; 1 if each component has a weight."""
         return self._betas
 
     def with_betas(self, betas: FloatArray) -> PottsProblem:
@@ -153,8 +153,8 @@ class PottsProblem(Problem):
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), not negative.
 
-        Exact for parameters of one edge or one site. Of those that are shared, the first 32 are exact too (a Hessian
-        product each); the rest leave out the covariances between the edges that share them.
+        Exact for parameters of one edge or one site. The first 32 shared parameters are exact too (one Hessian
+        product each); the others omit the covariances between the edges that share them.
         """
         diagonal = self._sums(_DIAGONAL, theta, None, row_weight)[1]
         if self.tables.tied:
@@ -167,7 +167,7 @@ class PottsProblem(Problem):
 
     @property
     def exact_diagonal(self) -> bool:
-        """Whether few enough parameters are shared."""
+        """Whether the diagonal is exact: few enough parameters are shared."""
         return not self.tables.tied or self.n_parameters <= MOST_EXACT_TIED
 
     def preconditioner(
@@ -182,7 +182,7 @@ class PottsProblem(Problem):
     def centred_coordinates(
         self, precision: FloatArray, row_weight: FloatArray | None = None
     ) -> CentredCoordinates | None:
-        """Coordinates in which couplings and fields hardly mix, where nothing shares them; else None."""
+        """Coordinates in which couplings and fields hardly mix; None if parameters are shared."""
         tables = self.tables
         if tables.tied or tables.agree or not tables.fields:
             return None
@@ -203,7 +203,7 @@ class PottsProblem(Problem):
     def _sums(
         self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
     ) -> tuple[float, FloatArray]:
-        """The value and what the mode sums, for each parameter."""
+        """The value, and the sums of the mode for each parameter."""
         couplings, fields = self.tables.to_tables(theta)
         moved = (_NONE, _NONE) if v is None else self.tables.to_tables(v)
         weight = _NONE
@@ -266,7 +266,7 @@ class PottsProblem(Problem):
 
     @property
     def block_rows(self) -> int:
-        """Samples in a block of scores: the tables of the edges may be far larger than the scores."""
+        """Samples in a block of scores. The tables of the edges may be far larger than the scores."""
         return max(1, min(super().block_rows, 4_000_000 // max(1, self.tables.n_entries)))
 
     def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
@@ -274,7 +274,7 @@ class PottsProblem(Problem):
         return super().score_blocks(theta, self.block_rows if rows is None else rows)
 
     def _components(self, mode: int, theta: FloatArray, v: FloatArray | None, start: int, stop: int) -> FloatArray:
-        """A number for each site and sample (m, k), or q of them: of all components, selected or not."""
+        """One number, or q numbers, for each site and sample (m, k), for selected and other components."""
         couplings, fields = self.tables.to_tables(theta)
         moved = (_NONE, _NONE) if v is None else self.tables.to_tables(v)
         m, q = self.n_variables, self.tables.q
@@ -287,7 +287,7 @@ class PottsProblem(Problem):
         return out.reshape((m, stop - start, q) if mode == _RESIDUALS else (m, stop - start))
 
     def _use(self, part: _Part, start: int, stop: int) -> FloatArray:
-        """With what weight, without the family's β, each site of each of these samples counts (k, m)."""
+        """The weight of each site in each of these samples (k, m), without the family's β."""
         selected = part.selected
         if selected.indices is None or selected.indptr is None:
             used = np.broadcast_to(part.beta, (stop - start, self.n_variables))

@@ -1,7 +1,7 @@
 """θ of a Potts model as a table of couplings for each edge and a line of fields for each site, and back.
 
-The map is linear; its transpose brings gradients and Hessian products back to the parameters. Without shared parameters it
-is a view of θ: nothing is copied.
+The map is linear, and its transpose maps gradients and Hessian products back to the parameters. Without shared
+parameters it returns views of θ and copies nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError
 class PottsTables:
     """The parameters of a Potts model.
 
-    ``edges`` (E, 2); ``edge_group`` (E,) the set of couplings of each edge; ``agree``: one parameter for equal states in
-    place of q²; ``fields``: whether θ ends with fields; ``tied``: whether edges and sites share parameters.
+    ``edges`` (E, 2); ``edge_group`` (E,) the set of couplings of each edge; ``agree``: one parameter for equal states
+    instead of q²; ``fields``: whether θ ends with fields; ``tied``: whether edges and sites share parameters.
     """
 
     m: int
@@ -67,9 +67,9 @@ class PottsTables:
         return couplings.reshape(-1), fields
 
     def results(self) -> tuple[FloatArray | None, FloatArray, FloatArray]:
-        """Arrays for sums by table entry, couplings and fields, and the vector (r,) that they are views of.
+        """Allocate sums by table entry, couplings and fields, and the vector (r,) that they are views of.
 
-        The vector is None where parameters are shared: `to_parameters` then makes it from the two.
+        If parameters are shared the vector is None, and `to_parameters` computes it from the two.
         """
         if self.tied or self.agree:
             return None, np.empty(self.n_entries), np.empty(self.m * self.q)

@@ -1,8 +1,8 @@
-"""What every compiled problem can do.
+"""The base class of compiled problems.
 
 A `Problem` is model + data + selection compiled to read-only arrays. Write ψ_i(θ) = ∇ m_θ(X_i, Z_i) for the score of
 sample i, the gradient of m_θ(X_i, Z_i) = Σ_j β_j Z_ij log p_θ(x_A|x_B). Everything above this layer (objective,
-optimisers, standard errors, weights, shards) needs only the sums over samples that a Problem answers.
+optimisers, standard errors, weights, shards) needs only the sums over samples that a Problem computes.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
 class Problem(ABC):
     """Sums over samples of the stochastic composite log-likelihood. All are sums, never means.
 
-    ``row_weight`` (n_samples,) multiplies each sample; None is all ones. It serves sample weights, score products and
-    subsampling alike, so that no sum is written twice.
+    ``row_weight`` (n_samples,) multiplies each sample; None is all ones. Sample weights, score products and
+    subsampling all use it, so that no sum is written twice.
     """
 
     n_samples: int
     n_parameters: int
     n_families: int
-    #: What "auto" stands for: the general choice by what the problem offers, or L-BFGS without a preconditioner.
+    #: The optimiser for "auto": chosen by what the problem offers, or L-BFGS without a preconditioner.
     optimiser: Literal["auto", "lbfgs"] = "auto"
-    #: Pairs that L-BFGS keeps for it; None: the usual number.
+    #: Number of pairs in L-BFGS; None: the default.
     pairs: int | None = None
-    #: Whether the scores of many samples are computed at once; else only those of few samples are computed.
+    #: Whether scores are streamed in blocks of many samples. If not, only scores of few samples are computed.
     streams_scores: bool = True
-    #: Whether a product costs a message to other processes, so that few parameters ask for the whole Hessian at once.
+    #: Whether a product needs messages to other processes. With few parameters, the whole Hessian is then computed at
+    #: once.
     remote: bool = False
 
     @abstractmethod
@@ -54,10 +55,10 @@ class Problem(ABC):
 
     @abstractmethod
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ∇² m_θ(X_i, Z_i) v (negative semi-definite where nothing is summed out)."""
+        """Σ_i w_i ∇² m_θ(X_i, Z_i) v (negative semi-definite if nothing is summed out)."""
 
     def batches(self, precision: float, row_weight: FloatArray | None = None) -> Batches | None:
-        """The negative sum with the penalty ½ · precision · ‖θ‖², for stochastic gradients; None where there are none."""
+        """The negative sum with the penalty ½ · precision · ‖θ‖², for stochastic gradients; None if not supported."""
         return None
 
     @abstractmethod
@@ -72,7 +73,7 @@ class Problem(ABC):
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β: (stop − start, n_families, n_parameters).
 
-        A family whose components have weights of their own counts with those, and has 1 in `betas`.
+        A family with a weight for each component is scored with these weights, and has 1 in `betas`.
         """
 
     @property
@@ -83,15 +84,15 @@ class Problem(ABC):
     def with_betas(self, betas: FloatArray) -> Problem | None:
         """The same samples and selected components with other weights β of the families (n_families,), or None.
 
-        Nothing is compiled again, and families of weight 0 cost nothing in sums over samples. None is for problems that
-        cannot do this; the caller then compiles one.
+        Nothing is compiled again, and families of weight 0 cost nothing in sums over samples. None: not supported,
+        and the caller compiles a new problem.
         """
         return None
 
     def redrawn(self, bound: BoundPolicy, theta: FloatArray, seed: int) -> Problem | None:
-        """Other samples in the place of these, drawn at θ, with a selection of ``bound`` drawn by the same seed.
+        """The problem with other samples, drawn at θ, and a selection of ``bound`` drawn with the same seed.
 
-        Only problems that hold their samples themselves, in shards, have them. None: the caller simulates and compiles.
+        Only problems in shards support this. None: the caller simulates and compiles.
         """
         del bound, theta, seed
         return None
@@ -129,7 +130,7 @@ class Problem(ABC):
 
     @property
     def block_rows(self) -> int:
-        """Samples in a block of scores: fresh pages cost more than the arithmetic, laying out many blocks too."""
+        """Samples in a block of scores. Large blocks cost page faults, and many small blocks cost layouts."""
         return max(256, int(2_000_000 // max(1, self.n_parameters * self.n_families)))
 
     def family_score_blocks(
@@ -137,8 +138,8 @@ class Problem(ABC):
     ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
         """Stream the scores by family as (weights, block (k, n_families, n_parameters)), about 16 MB at a time.
 
-        Weighted sums over all blocks are those over the samples: samples that share their scores may come once, with
-        the sum of their weights.
+        Weighted sums over all blocks equal those over the samples. Samples with equal scores may be merged, with the
+        sum of their weights.
         """
         size, equal = self.block_rows, self.equal_samples
         if equal is not None:
@@ -154,11 +155,11 @@ class Problem(ABC):
 
     @property
     def equal_samples(self) -> tuple[IntArray, IntArray] | None:
-        """The first sample of each class of samples that share their scores, and each sample's class; None: not joined."""
+        """The first sample of each class of samples with equal scores, and the class of each sample; None: not merged."""
         return None
 
     def family_scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
-        """`family_scores` of some samples; needed where `equal_samples` joins some."""
+        """`family_scores` of some samples; required if `equal_samples` merges some."""
         return np.concatenate([self.family_scores(theta, row, row + 1) for row in rows.tolist()])
 
     def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
@@ -222,15 +223,15 @@ class Problem(ABC):
 
     @property
     def exact_diagonal(self) -> bool:
-        """Whether `hessian_diagonal` is the diagonal itself and not something near it."""
+        """Whether `hessian_diagonal` is exact."""
         return False
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
-        """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None where it is not cheap."""
+        """Approximate diagonal of −Σ_i w_i ∇² m_θ (positive), for preconditioning; None if it is expensive."""
         return None
 
     def information_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:
-        """The diagonal of −Σ_i w_i ∇² m_θ itself, for statistics; None where it takes a product for each parameter."""
+        """The exact diagonal of −Σ_i w_i ∇² m_θ, for statistics; None if it needs a product for each parameter."""
         return self.hessian_diagonal(theta, row_weight) if self.exact_diagonal else None
 
     def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> csr_array | None:
@@ -238,17 +239,17 @@ class Problem(ABC):
         return None
 
     def located_scores(self, theta: FloatArray) -> LocatedScores | None:
-        """The scores as sums of terms that belong to variables; None where they are not known one by one."""
+        """The scores as sums of terms located at variables; None if the terms are not available."""
         return None
 
     def family_work(self, family: BoundFamily, dataset: Dataset) -> FamilyWork | None:
-        """The counted work of one family on ``dataset``, from this problem with all of it selected; None: time it."""
+        """The counted work of one family on ``dataset``, from this problem with all components selected; None: time it."""
         return None
 
     def preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
     ) -> Callable[[FloatArray], FloatArray] | None:
-        """v ↦ M⁻¹ v with M near P − Σ_i w_i ∇² m_θ, where that is far cheaper than an evaluation; else None.
+        """v ↦ M⁻¹ v with M near P − Σ_i w_i ∇² m_θ, if that is far cheaper than an evaluation; else None.
 
         P is diagonal with the ``precision`` (n_parameters,) of the penalty.
         """
@@ -257,11 +258,11 @@ class Problem(ABC):
     def centred_coordinates(
         self, precision: FloatArray, row_weight: FloatArray | None = None
     ) -> CentredCoordinates | None:
-        """Coordinates in which the Hessian is nearly diagonal and couplings stay what they are; else None."""
+        """Coordinates in which the Hessian is nearly diagonal and the couplings are unchanged; else None."""
         return None
 
     def late_preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None
     ) -> Callable[[FloatArray], FloatArray] | None:
-        """A better M⁻¹ that costs many evaluations, for fits that are still far from the optimum after some; else None."""
+        """A better M⁻¹ that costs many evaluations, for fits far from the optimum after some iterations; else None."""
         return None

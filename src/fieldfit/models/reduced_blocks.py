@@ -6,7 +6,7 @@ eigenvalues λ_1 ≥ λ_2 ≥ …, the samples of images and other correlated da
     H_j ≈ Q [ Uᵀ H_j U      0        ] Qᵀ,     s_j = Σ_i v_ij / Σ_ij v_ij,
             [ 0        diag(s_j λ_k) ]
 
-exact within U, and with the common shape of all blocks outside it. Memory and work are those of m matrices of r × r
+exact within U, and with the average shape of all blocks outside it. Memory and work are those of m matrices of r × r
 instead of m × m.
 """
 
@@ -20,9 +20,9 @@ from fieldfit.models.whole_blocks import drawn_moment, row_products
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import SingleArray
 
-#: Directions of the common basis at most, and at least for a fit to have this preconditioner.
+#: Most directions of the common basis, and the fewest with which this preconditioner is used.
 MOST_DIRECTIONS, LEAST_DIRECTIONS = 256, 64
-#: Samples for each direction from which a block is summed.
+#: Samples per direction in the sum of a block.
 _ROWS = 8
 
 

@@ -1,8 +1,8 @@
 """A Boltzmann chain whose last symbol stands for m symbols that share one weight for each label.
 
-Symbols that no training sequence has are exchangeable, so at the optimum of a penalised likelihood their m weights for a
-label have one value b. With b' = b + log m they are one symbol of a reduced chain: Σ_v exp B(y, v) stays the same. θ has
-b itself; the reduced chain inside has b', and a token with one of these symbols counts b' − log m.
+Symbols that no training sequence has are exchangeable, so at the optimum of a penalised likelihood their m weights
+for a label have one value b. With b' = b + log m they are one symbol of a reduced chain, because Σ_v exp B(y, v) is
+unchanged. θ has b itself; the reduced chain inside has b', and a token with one of these symbols counts b' − log m.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Σ_i ψ_i ψ_iᵀ of a dense binary field under PL1, where most codes are 0.
+"""Σ_i ψ_i ψ_iᵀ of a dense binary field under PL1, for samples with mostly zeros.
 
 The score of the edge (a, b) is e_a c_b + e_b c_a, with codes c and residuals e = c − E[c | the rest]. Its products with the
 score of (c, d) are four terms such as Σ_i e_a e_c c_b c_d. For each pair of variables (b, d) they are the entries of one
 matrix Σ e eᵀ over the samples in which both codes are 1. With k ones in a sample of m variables that takes about k² m² / 2
-multiplications, in place of m⁴ / 4 for the product of all scores.
+multiplications, instead of m⁴ / 4 for the product of all scores.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Int32Array
 
-#: How much slower a multiplication is in many small products than in a large one.
+#: Cost of a multiplication in many small products, relative to a large product.
 _SLOWER = 6.0
-#: Residuals that are collected before they are summed.
+#: Number of residuals that are collected before they are summed.
 _BUFFER = 1 << 21
-#: Rows of the result that are made at a time.
+#: Rows of the result that are computed at a time.
 _ROWS = 64
 
 

@@ -1,4 +1,4 @@
-"""Small blocks given all the rest, state by state: the Problem of a `TiedField`.
+"""The Problem of a `TiedField`: small blocks given all the rest, state by state.
 
 A block A with S joint states in a sample x has the log-likelihood
 
@@ -27,9 +27,9 @@ from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 if TYPE_CHECKING:
     from fieldfit.models.tied import TiedField
 
-#: Joint states of a block up to which it is evaluated state by state.
+#: Most joint states of a block that is evaluated state by state.
 MOST_BLOCK_STATES = 64
-#: Bytes of the rows D of one problem.
+#: Most bytes of the rows D of one problem.
 MOST_STATE_BYTES = 3 << 30
 #: Rows of D that are multiplied at a time.
 _CHUNK = 1 << 16
@@ -50,8 +50,8 @@ def state_supports(part: FamilySelection, q: int) -> bool:
 class BlockRows:
     """Selected blocks of one family and one size.
 
-    ``rows`` (blocks, S − 1, r) are D, ``sample`` and ``site`` (blocks,) whose they are and the first variable of each,
-    ``weight`` (blocks,) or None the weights of components.
+    ``rows`` (blocks, S − 1, r) are D, ``sample`` and ``site`` (blocks,) the sample and the first variable of each
+    block, ``weight`` (blocks,) or None the weights of components.
     """
 
     family: int
@@ -61,7 +61,7 @@ class BlockRows:
     weight: FloatArray | None
 
     def chunks(self) -> Iterator[slice]:
-        """Parts of the blocks that are multiplied at a time."""
+        """Slices of the blocks that are multiplied at a time."""
         size = max(1, _CHUNK // self.rows.shape[1])
         return (slice(start, start + size) for start in range(0, len(self.rows), size))
 
@@ -72,7 +72,7 @@ class BlockRows:
 
 
 class StateProblem(Problem):
-    """See the module. ``codes`` (n, m) are complete."""
+    """See the module docstring. ``codes`` (n, m) have no missing values."""
 
     def __init__(self, model: TiedField, codes: Int32Array, selection: Selection) -> None:
         self.n_samples = len(codes)
@@ -164,7 +164,7 @@ class StateProblem(Problem):
 
     @property
     def hessian_evaluations(self) -> float:
-        """About one for each four parameters: a product of matrices, where an evaluation is two with vectors."""
+        """About one for every four parameters: one product of matrices, against two with vectors in an evaluation."""
         return 1.0 + self.n_parameters / 4
 
     def row_values(self, theta: FloatArray) -> FloatArray:
@@ -251,7 +251,7 @@ def _by_size(part: FamilySelection, n: int) -> Iterator[tuple[IntArray, IntArray
 
 
 def _rows(model: TiedField, codes: Int32Array, blocks: IntArray, sample: IntArray) -> FloatArray:
-    """D (blocks, S − 1, r): the features of every other state of each block minus those of its own."""
+    """D (blocks, S − 1, r): the features of every other state of each block minus those of the observed state."""
     from scipy.sparse import csr_array
 
     q, k = model.n_labels, blocks.shape[1]
@@ -272,7 +272,8 @@ def _rows(model: TiedField, codes: Int32Array, blocks: IntArray, sample: IntArra
             shape=(count, len(block)),
         )
         covariates = group.covariates[clique]
-        # Where in its block each variable of a clique is, or −1; and the entry of the table from the variables outside.
+        # The position of each variable of a clique in its block, or −1; and the part of the table index from outside
+        # variables.
         place = np.full((len(block), width), -1)
         outside = np.zeros(len(block), dtype=np.int64)
         for position in range(width):

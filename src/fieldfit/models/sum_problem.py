@@ -16,7 +16,7 @@ PartWeight = float | FloatArray
 
 
 class SumProblem(Problem):
-    """Parts that each have some of a policy's families, or that each count as one family.
+    """A sum of parts: each part has some of a policy's families, or counts as one family.
 
     With ``families`` the places in the policy of the families of each part are given, and the parts have their own weights.
     With ``weights`` each part is one family, of that weight; a part of weight 0 is not evaluated. Where those parts are
@@ -46,7 +46,7 @@ class SumProblem(Problem):
         self.used = self.used or ((self.weights[0], self.parts[0]),)
 
     def with_betas(self, betas: FloatArray) -> SumProblem | None:
-        """The parts with their own of the new weights."""
+        """The parts with the new weights."""
         if self.families is None:
             weights = [
                 weight * beta if isinstance(weight, np.ndarray) else float(beta)
@@ -63,7 +63,7 @@ class SumProblem(Problem):
 
     @property
     def betas(self) -> FloatArray:
-        """The weight of each family; 1 where each sample has its own."""
+        """The weight of each family; 1 if each sample has a weight."""
         if self.families is None:
             return np.array([1.0 if isinstance(weight, np.ndarray) else weight for weight in self.weights])
         result = np.empty(self.n_families)
@@ -72,14 +72,14 @@ class SumProblem(Problem):
         return result
 
     def shared_parts(self) -> list[tuple[float, Problem]] | None:
-        """The sum as parts with a number each, or None where samples have weights of their own."""
+        """The parts with one weight each, or None if weights differ between samples."""
         numbers = [(weight, part) for weight, part in self.used if not isinstance(weight, np.ndarray)]
         return numbers if len(numbers) == len(self.used) else None
 
     def _total(
         self, term: Callable[[Problem, FloatArray | None], FloatArray], row_weight: FloatArray | None
     ) -> FloatArray:
-        """Σ_p w_p of what ``term`` gives for a part and the weights of its samples."""
+        """Σ_p w_p ``term``(part, weights of its samples)."""
         total: FloatArray | None = None
         for weight, part in self.used:
             if isinstance(weight, np.ndarray):
@@ -111,7 +111,7 @@ class SumProblem(Problem):
 
     @property
     def hessian_evaluations(self) -> float:
-        """The most of any part: an evaluation of the sum evaluates all of them."""
+        """The largest of all parts: an evaluation of the sum evaluates all of them."""
         return max(part.hessian_evaluations for _, part in self.used)
 
     def row_values(self, theta: FloatArray) -> FloatArray:
@@ -139,7 +139,7 @@ class SumProblem(Problem):
     def family_score_blocks(
         self, theta: FloatArray, row_weight: FloatArray | None = None
     ) -> Iterator[tuple[FloatArray | None, FloatArray]]:
-        """The same as a stream, in the blocks of the whole problem where there is one."""
+        """The same as a stream, in the blocks of the whole problem if there is one."""
         if self.whole is None or self.shares is None:
             yield from super().family_score_blocks(theta, row_weight)
             return
@@ -147,7 +147,7 @@ class SumProblem(Problem):
             yield weight, _grouped(block, self.shares)
 
     def family_statistics(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ψ_i^(g) ∘ ψ_i^(h), from the whole problem's own where there is one."""
+        """Σ_i w_i ψ_i^(g) ∘ ψ_i^(h), from the whole problem if there is one."""
         if self.whole is None or self.shares is None:
             return super().family_statistics(theta, row_weight)
         families = self.whole.family_statistics(theta, row_weight)
@@ -167,7 +167,7 @@ class SumProblem(Problem):
 
     @property
     def exact_diagonal(self) -> bool:
-        """Whether it is for every part."""
+        """Whether it is exact for every part."""
         return all(part.exact_diagonal for _, part in self.used)
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray | None:

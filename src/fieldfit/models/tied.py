@@ -5,7 +5,7 @@ its parameters are one weight for each pair of a function and a covariate:
 
     p_θ(y) = exp( Σ_groups Σ_C Σ_{l,a} θ_{l,a} z_{C,a} f_l(y_C) − log Z(θ) )
 
-Covariates are part of the model, which is the law of the labels y given them; θ does not depend on the graph, so that
+The model is conditional on the covariates. θ does not depend on the graph, so that
 `TiedField.on` has the same parameters on another graph or with other covariates. Without covariates it is a texture.
 Blocks given all the rest are evaluated state by state (`state_problem.py`), everything else by exact elimination.
 """
@@ -155,7 +155,7 @@ class TiedField(FieldModel):
 
     @property
     def mean_groups(self) -> IntArray | None:
-        """All sites together where a group of single sites has a constant and a function for each state but one."""
+        """One group of all sites if a group of single sites has a constant and a function for each state but one."""
         for group in self.groups:
             everywhere = group.scopes.shape[1] == 1 and len(np.unique(group.scopes)) == self.m
             if everywhere and (group.covariates == 1.0).all(axis=0).any():
@@ -280,7 +280,7 @@ class TiedField(FieldModel):
         neighbours : {4, 8}, default: 4
             Neighbours of an inner site.
         directions : bool, default: True
-            Whether each direction has a coupling of its own.
+            Whether each direction has its own coupling. If not, all directions share one.
         triples : bool, default: False
             Whether each three sites in a row, horizontally and vertically, have a parameter: 1 where all are equal, or
             the product of the three.
@@ -361,7 +361,7 @@ class TiedField(FieldModel):
         return other
 
     def _order(self, parameters: Mapping[str, int]) -> None:
-        """Take the numbers of parameters from another field, which may have more."""
+        """Number the parameters as in another field, which may have more."""
         rank = np.array([parameters[name] for name in self._parameters], dtype=np.int64)
         self.numbers = tuple(rank[numbers] for numbers in self.numbers)
         self._parameters = dict(parameters)
@@ -468,7 +468,7 @@ class TiedField(FieldModel):
 
 
 def _checked(group: Cliques, q: int) -> Cliques:
-    """The group as arrays: scopes (C, k), features (q, …, q, F), covariates (C, A), F·A names."""
+    """Check the group and convert it to arrays: scopes (C, k), features (q, …, q, F), covariates (C, A), F·A names."""
     if not isinstance(group.parameters, Iterable):
         raise ModelError(
             f"A group of cliques has the parameters {group.parameters!r:.80}; give a name or a list of names."
@@ -510,7 +510,7 @@ def _checked(group: Cliques, q: int) -> Cliques:
 
 
 def _array(values: ArrayLike, problem: str) -> FloatArray:
-    """Numbers as an array, or ModelError."""
+    """Convert numbers to an array, or raise ModelError."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -538,7 +538,7 @@ def _covariate_names(names: Sequence[str] | None, count: int, letter: str, what:
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:
-    """ModelError if two parameters would have one name, and so be one parameter."""
+    """Raise ModelError if two parameters have the same name, which would tie them."""
     if len(set(names)) < len(names):
         name = next(name for place, name in enumerate(names) if name in names[:place])
         raise ModelError(

@@ -12,7 +12,7 @@ from fieldfit.models.label_triples import LabelTriples
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array
 
-#: The whole sequence, as the kernels take a family of windows.
+#: The whole sequence as a family of windows, in the kernels' form.
 _WHOLE = (0, 1.0, None, None, None)
 
 
@@ -28,7 +28,7 @@ class ScoredTriples(ScoredLabels):
         return get_threads(float(len(self.scores)) * self.triples.n_arcs)
 
     def _possible(self, finite: FloatArray) -> None:
-        """Refuse sequences without any allowed labels."""
+        """Raise an error for sequences without any allowed labelling."""
         if np.all(np.isfinite(finite)):
             return
         sequence = int(np.flatnonzero(~np.isfinite(finite))[0])

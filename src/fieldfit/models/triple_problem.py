@@ -1,7 +1,7 @@
 """A second-order chain CRF compiled for its sequences and their selected windows.
 
 As in `chain_problem`, but the score of a sequence has U(y_{t−2}, y_{t−1}, y_t), so a window is conditioned on the two
-labels before it and the two behind it. A window with an unknown label among these is left out.
+labels before it and the two after it. A window with an unknown label among these is left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fieldfit.models.label_triples import LabelTriples
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, IntArray
 
-#: Chunks of sequences that run side by side, and numbers in the sums of arcs of all chunks.
+#: Number of chunks of sequences that run in parallel, and numbers in the sums of arcs of all chunks.
 _CHUNKS, _MOST_TRIPLE_SUMS = 32, 1 << 24
-#: Sequences that go through the recursion in step, as in kernels/chain.hpp.
+#: Number of sequences that run through the recursion together, as in kernels/chain.hpp.
 _BATCH = 4
 
 
@@ -37,16 +37,16 @@ class TripleProblem(ChainProblem):
         return get_threads(float(self.dataset.n_tokens) * self._triples.n_arcs)
 
     def batches(self, precision: float, row_weight: FloatArray | None = None) -> None:
-        """None: stochastic gradients are for chains of first order."""
+        """None: stochastic gradients need a first-order chain."""
         return
 
     def hessian_factor(self, theta: FloatArray, row_weight: FloatArray | None = None) -> None:
-        """None: drawn factors are for chains of first order."""
+        """None: sampled factors need a first-order chain."""
         return
 
     @cached_property
     def _chunks(self) -> tuple[IntArray, IntArray]:
-        """Where each chunk ends, and the sequences: those in step have about the same length."""
+        """The ends of the chunks, and the order of the sequences: those that run together have about the same length."""
         by_length = np.argsort(-self.dataset.lengths, kind="stable")
         batches = [by_length[k : k + _BATCH] for k in range(0, len(by_length), _BATCH)]
         count = max(1, min(_CHUNKS, _MOST_TRIPLE_SUMS // max(1, self._triples.n_arcs), len(batches)))
@@ -127,7 +127,7 @@ class TripleProblem(ChainProblem):
         return float(values.sum()), gradient
 
     def row_values(self, theta: FloatArray) -> FloatArray:
-        """m_θ(X_i, Z_i) for each sequence; −∞ where its labels have a triple that is forbidden."""
+        """m_θ(X_i, Z_i) for each sequence; −∞ if its labels have a forbidden triple."""
         return self._evaluate(self._vector(theta), None, None, self.used)[0]
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:

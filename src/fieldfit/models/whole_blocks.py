@@ -1,7 +1,7 @@
 """The Hessian's block of each node as a matrix; see `NodeBlocks`.
 
-H_j = Σ_i v_ij z_i z_iᵀ. Where the sums over all samples would take long, samples are drawn for each node with
-probabilities in proportion to v_ij, which omits those with little information about it.
+H_j = Σ_i v_ij z_i z_iᵀ. If the sums over all samples would take long, samples are drawn for each node with
+probabilities proportional to v_ij, which omits samples with little information about it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import IntArray, SingleArray
 
-#: Most multiplications for the sums of all blocks, beyond which samples are drawn, but at least this many for each row.
+#: Most multiplications for the sums of all blocks; above it samples are drawn. Then the fewest samples per row.
 _MOST_OPERATIONS, _LEAST_ROWS = 2e11, 8
 
 
@@ -60,6 +60,6 @@ def _drawn(v: SingleArray, rows: int) -> tuple[IntArray | None, SingleArray]:
     sums = np.cumsum(v, dtype=np.float64)
     if not sums[-1] > 0:
         return None, v
-    # Evenly spaced along the sum: as good as independent draws, and the same each time.
+    # Evenly spaced along the cumulative sum: as good as independent draws, and reproducible.
     places = np.searchsorted(sums, (np.arange(rows) + 0.5) * (sums[-1] / rows))
     return np.minimum(places, len(v) - 1), np.full(rows, sums[-1] / rows, dtype=np.float32)

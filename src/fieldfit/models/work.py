@@ -1,4 +1,4 @@
-"""The operations that our kernels really do for a family of a policy, by kind, as a function of n, λ and the law of Z.
+"""The operations of the kernels for a family of a policy, by kind, as a function of n, λ and the law of Z.
 
 `pairwise_work` and `elimination_work` count them and say which kinds there are; families of sequences are timed and not
 counted (kind ``seconds``, one for each second). Kinds with names that begin with ``setup`` are counted once for a fit:
@@ -21,14 +21,14 @@ from fieldfit.types import FloatArray
 
 Work = dict[str, float]
 
-#: Kinds of an evaluation that one thread does, for any number of threads.
+#: Kinds of operations that run on one thread, for any number of threads.
 SERIAL = ("call", "field_call", "sums", "table")
 #: Kinds that exact sums split into "elimination_tasks"; every other kind is split into "pairwise_tasks".
 ELIMINATION = ("configuration", "eliminate1", "eliminate8")
 TASKS = ("pairwise_tasks", "elimination_tasks")
-#: What the names of kinds begin with that are counted once for a fit.
+#: Prefix of the kinds that are counted once for a fit.
 _SETUP = "setup"
-#: Kinds that families of one fit share: their work is that of the family with most of it, not the sum.
+#: Kinds that families of one fit share: their work is the maximum over the families, not the sum.
 _SHARED = (
     "call", "field_call", "panel", "dense", "edge", "table", "sums", "expand", "transpose", *TASKS,
     "setup_call", "setup_field_call", "setup_pack", "setup_sort", "setup_edge",
@@ -70,7 +70,7 @@ class Line:
 
     @classmethod
     def through(cls, rows: int, seconds: float, fewer: int, less: float) -> Line:
-        """Through two timings, with neither part negative: noise can tilt the line."""
+        """The line through two timings, with nonnegative coefficients in spite of noise."""
         each = min(max((seconds - less) / max(rows - fewer, 1), 0.0), seconds / max(rows, 1))
         return cls(seconds - each * rows, each)
 
@@ -81,7 +81,7 @@ class Line:
 
 @dataclass(frozen=True)
 class TimedWork:
-    """Families whose operations are not counted: timed on some of the samples, and on fewer.
+    """Families whose operations are not counted but timed, on two numbers of samples.
 
     ``base`` is the share of an evaluation that does not depend on the selection (scores of tokens), where components are
     drawn one by one. ``setup`` compiles all of them; ``drawing`` are the seconds of drawing and compiling for each sample
@@ -107,17 +107,17 @@ class TimedWork:
         return {"call": 1.0, "seconds": self.evaluation.at(samples), "setup_seconds": setup}
 
 
-#: Whether the system counts CPU seconds of a thread finely enough to time an evaluation.
+#: Whether the thread's CPU clock is fine enough to time an evaluation.
 _FINE = hasattr(time, "thread_time") and time.get_clock_info("thread_time").resolution <= 1e-6
 
 
 def clock() -> float:
-    """CPU seconds of this thread where the kernels use no other one, else the wall clock."""
+    """CPU seconds of this thread if the kernels use only this thread, else wall-clock seconds."""
     return time.thread_time() if _FINE and get_threads() == 1 else time.perf_counter()
 
 
 def typical_seconds(problem: Problem, theta: FloatArray, repeats: int = 7, most_seconds: float = 0.05) -> float:
-    """The median seconds of a few evaluations, after one that brings the data into the cache; at least two are timed."""
+    """The median seconds of a few evaluations (at least two), after one that loads the data into the cache."""
     problem.value_grad(theta)
     times: list[float] = []
     while len(times) < 2 or (len(times) < repeats and sum(times) < most_seconds):
@@ -128,7 +128,7 @@ def typical_seconds(problem: Problem, theta: FloatArray, repeats: int = 7, most_
 
 
 def least_seconds(run: Callable[[], object], repeats: int = 3, long: float = 0.02) -> float:
-    """The least seconds of a few runs, where one slow moment must not decide; one that takes ``long`` is enough."""
+    """The least seconds of a few runs, to ignore slow outliers. One run that takes ``long`` is enough."""
     least = math.inf
     for _ in range(repeats):
         began = clock()
