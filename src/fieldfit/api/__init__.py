@@ -1,1 +1,1 @@
-"""The public functions: they assemble the pieces and are the only place that knows all of them."""
+"""The public functions, which combine all other layers."""

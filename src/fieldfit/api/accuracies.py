@@ -1,6 +1,7 @@
 """The accuracy of a fit: bread and meat from the data (robust), or expected under θ̂ (model-based).
 
-Matrices where there are few parameters; elsewhere Hessian products, and a solve by conjugate gradients for each function.
+With few parameters these are dense matrices; else Hessian products, and one solve by conjugate gradients for each
+function.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from fieldfit.variance.spatial import spatial_meat
 
 Kind = Literal["robust", "model", "spatial"]
 
-#: Parameters up to which bread and meat are dense matrices.
+#: Most parameters for which bread and meat are dense matrices.
 MOST_COVARIANCE_PARAMETERS = 3_000
 _MOST_HESSIAN_PRODUCTS = 2_000
-#: Simulated copies of the data behind model-based standard errors where there are too many parameters for matrices.
+#: Number of simulated datasets for model-based standard errors without matrices.
 _SIMULATED = 4
-#: Relative error of aᵀ(H + P)⁻¹a at which a solve may end: an estimate, not a bound.
+#: Relative error of aᵀ(H + P)⁻¹a at which a solve may stop. It is estimated, not bounded.
 _FORM_ERROR = 1e-7
-#: Relative residual at which a solve has ended in any case, and at which it counts as solved; a direction that is not
-#: identified stays far above it.
+#: Relative residual at which a solve stops in any case, and largest residual that counts as solved. Directions that
+#: are not identified stay far above it.
 _RESIDUAL, _SOLVED = 1e-7, 1e-4
 
 
@@ -50,7 +51,7 @@ def fits_matrices(fit: FitState) -> bool:
 
 
 def robust_accuracy(fit: FitState) -> Accuracy:
-    """Hessian and score products of the data with the drawn Z (Corollary 1); of a sample without spread, model-based."""
+    """Hessian and score products of the data with the drawn Z (Corollary 1); model-based for a sample without spread."""
     if fit.prepared is None and fit.saved.moments is not None:
         return DenseAccuracy(fit.saved.moments, fit.penalty.precision, fit.active, fit.model.feature_units)
     if fit.prepared is None:
@@ -80,7 +81,7 @@ def _accuracy_of_data(fit: FitState) -> Accuracy:
 
 
 def accuracy_with(fit: FitState, variance: ScoreVariance) -> Accuracy:
-    """Hessian of the data, and a meat from their scores that is made as ``variance`` says."""
+    """Hessian of the data, and the meat of their scores as defined by ``variance``."""
     problem, dataset = fit.needed.problem, fit.needed.dataset
     if not fits_matrices(fit):
         return implicit_accuracy(fit, [problem], variance, "the data, by conjugate gradients")
@@ -90,7 +91,7 @@ def accuracy_with(fit: FitState, variance: ScoreVariance) -> Accuracy:
 
 
 def is_one_graph(fit: FitState) -> bool:
-    """Whether there is one sample of a graph: not its score at the estimate, but the score's terms show the variance."""
+    """Whether there is one sample of a graph, whose score is 0 at the estimate: its terms give the variance."""
     dataset = fit.needed.dataset
     alone = fit.size.n == 1 and dataset.sample_weight is None and dataset.groups is None
     return alone and fit.model.has_graph and fits_matrices(fit)
@@ -123,9 +124,9 @@ def spatial_accuracy(fit: FitState, bandwidth: int | None = None) -> DenseAccura
 
 
 def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy:
-    """The same expected under θ̂; for a conditional model over Y given the observed X.
+    """Expected bread and meat under θ̂; for a conditional model over Y given the observed X.
 
-    ``robust_of()`` is the robust accuracy of the same fit, whose solutions are shared where the bread is the same.
+    ``robust_of()`` is the robust accuracy of the same fit. Its solutions are reused if the bread is the same.
     """
     if fit.refined and fit.refinement is not None:
         return fit.refinement.needed.model_accuracy(fit.counts, fit.active, fit.model.feature_units)
@@ -150,7 +151,7 @@ def estimated(fit: FitState) -> Estimated:
 
 
 def score_variance(fit: FitState) -> ScoreVariance:
-    """How the robust meat of a fit is made: by its groups, and around the mean score where a penalty makes that nonzero."""
+    """How the robust meat of a fit is computed: by groups, and centred at the mean score if a penalty makes it nonzero."""
     prepared = fit.needed
     dataset = prepared.dataset
     mean = mean_score(prepared.problem, fit.theta, dataset.sample_weight) if fit.penalised else None
@@ -168,8 +169,8 @@ def implicit_accuracy(
 ) -> ImplicitAccuracy:
     """Accuracy by products of ``problems``, for any number of parameters."""
     weight, precision = fit.row_weight, fit.penalty.precision
-    # A penalty on every parameter makes every function identified (unless unknown values make H indefinite), and the
-    # quadratic form says when to stop. Without, only the residual shows whether b is in the range of H.
+    # With a penalty on every parameter, every function is identified (unless unknown values make H indefinite), and
+    # the quadratic form determines when to stop. Otherwise only the residual shows whether b is in the range of H.
     held = bool(np.all(precision[fit.active] > 0)) and not fit.needed.dataset.has_missing
 
     def solve(
@@ -190,9 +191,9 @@ def implicit_accuracy(
         )
         if not (state.converged or state.residual <= _SOLVED):
             return Solved(np.full(len(b), np.nan), 0.0)
-        # What ended by its residual is as good as it gets.
+        # Solves that stopped by their residual cannot be improved.
         return Solved(solution, state.missing if held and state.residual > _RESIDUAL else 0.0)
 
-    # Two copies are enough for the bread, an average over all tokens; the meat of a rare feature needs more.
+    # Two datasets are enough for the bread, an average over all tokens. The meat of a rare feature needs more.
     bread = ImplicitBread(problems[:2], fit.theta, precision, fit.active, weight, solve, fit.model.feature_units)
     return ImplicitAccuracy(bread, problems, variance, method)

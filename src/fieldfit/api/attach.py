@@ -1,4 +1,4 @@
-"""A loaded fit with its samples again: the same seed draws the same Z, so everything that needs data works."""
+"""Attach samples to a loaded fit. The same seed draws the same Z, so everything that needs data works again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fieldfit.types import DataError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-#: Relative difference of the objective at θ̂ beyond which the samples are others than those that were fitted.
+#: Relative difference of the objective at θ̂ above which the samples are not those of the fit.
 _SAME = 1e-6
 
 
@@ -25,7 +25,7 @@ def attach(
     weight_kind: str = "importance",
     groups: ArrayLike | str | None = None,
 ) -> Fit:
-    """The fit with the samples that it was made from; DataError if they do not give the fit's objective."""
+    """Return the fit with its samples. Raises DataError if they do not reproduce the fit's objective."""
     dataset = fit.model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
     prepared = prepare(
         fit.model,

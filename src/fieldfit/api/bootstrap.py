@@ -6,8 +6,9 @@ Three kinds of resamples, each as large as the data:
     groups       whole groups with replacement (the cluster bootstrap): samples of one group may depend on each other
     parametric   samples simulated from the fit: valid if the model is right, and for one sample too
 
-Rows are drawn as weights, and keep their selection Z: θ̂ is a function of the pairs (X_i, Z_i), so these are resampled. With
-a new Z the resamples would lie around the estimate of all components, not around θ̂. Simulated samples have a new Z.
+Rows are drawn as weights and keep their selection Z: θ̂ is a function of the pairs (X_i, Z_i), so the pairs are
+resampled. With a new Z the resampled estimates would be centred at the estimate from all components, not at θ̂.
+Simulated samples get a new Z.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from fieldfit.api.result import Fit
 
 Resampling = Literal["rows", "groups", "parametric"]
-#: The share of resamples that may have no estimate.
+#: Largest share of resamples without an estimate.
 _MOST_FAILED = 0.5
 
 
@@ -59,9 +60,9 @@ class Bootstrap:
     kind : str
         How the data were resampled: "rows", "groups" or "parametric".
     theta : ndarray of shape (resamples, r)
-        The estimate of each resample; NaN where it has none.
+        The estimate of each resample; NaN if it has none.
     separated : ndarray of bool of shape (resamples, r)
-        Where a resample's optimum lies at infinity.
+        Which parameters of a resample have their optimum at infinity.
 
     Examples
     --------
@@ -98,7 +99,7 @@ class Bootstrap:
         Returns
         -------
         ndarray
-            0 for fixed parameters; NaN where a resample's optimum lies at infinity.
+            0 for fixed parameters; NaN if the optimum of a resample is at infinity.
 
         Examples
         --------
@@ -125,7 +126,7 @@ class Bootstrap:
         Returns
         -------
         ndarray of shape (parameters, 2)
-            Infinite where that share of the resamples has its optimum there.
+            Infinite if that share of the resamples has its optimum at infinity.
 
         Examples
         --------
@@ -218,7 +219,7 @@ class Bootstrap:
         return np.arange(len(names)) if parameters is None else places_of(parameters, names)
 
     def _values(self) -> FloatArray:
-        """The estimates with an optimum at infinity where it is, without resamples that have none."""
+        """The estimates, infinite if the optimum is at infinity, without resamples that have no estimate."""
         at = np.where(self.separated, np.copysign(np.inf, self.theta), self.theta)
         return np.asarray(at[~np.isnan(self.theta).any(axis=1)])
 
@@ -234,12 +235,12 @@ class Bootstrap:
 
 
 def _number(value: object) -> float:
-    """What a function of θ gave, as a number that need not be finite."""
+    """Convert the result of a function of θ to a number, which may be infinite."""
     return float(np.asarray(value, dtype=np.float64).reshape(()))
 
 
 def _percentiles(values: FloatArray, level: float) -> FloatArray:
-    """The lower and upper percentile (2, columns): order statistics, so that infinite values stay what they are."""
+    """The lower and upper percentile (2, columns), as order statistics, so that infinite values are allowed."""
     tail = (1 - level) / 2
     return np.stack(
         [
@@ -251,14 +252,14 @@ def _percentiles(values: FloatArray, level: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Refit:
-    """Estimates θ from a resample; pickled for other processes, so it has no more of a fit than it needs."""
+    """Estimates θ from a resample. It is pickled for other processes, so it holds only the necessary parts of a fit."""
 
     fit: Fit
     draw: Callable[[Fit, Dataset, int], tuple[Dataset, int]]
     dataset: Dataset
 
     def __call__(self, seed: int) -> tuple[FloatArray, BoolArray, str]:
-        """θ (NaN where there is none), which parameters are separated, and why there is none."""
+        """θ (NaN if there is no estimate), the separated parameters, and the reason if there is no estimate."""
         r = len(self.fit.theta)
         samples, seed_of_selection = self.draw(self.fit, self.dataset, seed)
         try:
@@ -281,7 +282,7 @@ def bootstrap_fit(
     n_jobs: int,
     progress: Progress | None,
 ) -> Bootstrap:
-    """The bootstrap of a fit; seeds belong to resamples, so that the result does not depend on ``n_jobs``."""
+    """The bootstrap of a fit. Each resample has its seed, so the result does not depend on ``n_jobs``."""
     resamples = whole_number(resamples, "resamples", 2, 10**9)
     n_jobs = whole_number(n_jobs, "n_jobs", 1)
     dataset = fit.needed.dataset
@@ -321,14 +322,14 @@ def _each(refit: _Refit, seeds: list[int], n_jobs: int) -> Iterator[tuple[FloatA
 
 
 def _kind_for(dataset: Dataset) -> Resampling:
-    """The kind that fits the data."""
+    """The default kind for the data."""
     if dataset.groups is not None:
         return "groups"
     return "parametric" if dataset.n_copies == 1 else "rows"
 
 
 def _drawn_rows(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:
-    """As many samples with replacement; of counts, copies of them."""
+    """Draw n samples with replacement; with counts, draw copies."""
     random = np.random.default_rng(seed)
     if dataset.has_counts and dataset.sample_weight is not None:
         total = int(dataset.total_weight)
@@ -340,7 +341,7 @@ def _drawn_rows(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:
 
 
 def _drawn_groups(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:
-    """As many groups with replacement, all samples of a group equally often."""
+    """Draw as many groups with replacement; all samples of a group have the same count."""
     assert dataset.groups is not None
     count = int(dataset.n_groups or 0)
     times = np.bincount(np.random.default_rng(seed).integers(count, size=count), minlength=count)
@@ -348,7 +349,7 @@ def _drawn_groups(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:
 
 
 def _times(dataset: Dataset, times: IntArray) -> Dataset:
-    """Each sample as often as it was drawn. Importance weights keep one selection for all copies."""
+    """Repeat each sample as often as it was drawn. With importance weights all copies share one selection."""
     weight = times.astype(np.float64) * (1.0 if dataset.sample_weight is None else dataset.sample_weight)
     return replace(dataset, sample_weight=weight, groups=None)
 

@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind
     from fieldfit.api.state import FitState
 
-#: Samples for each parameter below which a robust meat is made of residuals that the fit itself has made small.
+#: Samples per parameter below which the robust meat is too small, because the fit follows its samples.
 FEWEST_SAMPLES = 5
-#: Groups below which their sums of scores are too few for a meat.
+#: Number of groups below which the meat has too few terms.
 FEWEST_GROUPS = 30
-#: The pull of a penalty, in standard errors, above which model-based errors are those of another law than the data's.
+#: Shift of the estimate by the penalty, in standard errors, above which model-based errors do not describe the data.
 LARGEST_PULL = 1.0
 
 
 def few_samples(fit: FitState, kind: Kind) -> str:
-    """A clause where there are too few samples or groups for robust errors, or nothing.
+    """A clause if there are too few samples or groups for robust errors, else an empty string.
 
     Corollary 1 lets n grow for fixed r. With few samples for each parameter a fit follows its samples, penalised or not,
-    and the scores ψ_i(θ̂), of which the robust meat is the sum of squares, are smaller than those of new samples. Where
-    samples come in groups the meat has one square for each group.
+    and the scores ψ_i(θ̂), whose squares are summed in the robust meat, are smaller than those of new samples. With
+    groups the meat has one square for each group.
     """
-    if kind != "robust" or fit.size.n == 1:  # of one sample they are spatial, or model-based
+    if kind != "robust" or fit.size.n == 1:  # errors of one sample are spatial or model-based
         return ""
     estimated, groups, size = int(fit.free.sum()), fit.size.groups, _independent(fit)
     what = "samples" if groups is None else "groups"
@@ -42,17 +42,17 @@ def few_samples(fit: FitState, kind: Kind) -> str:
 
 
 def fewer_than_parameters(fit: FitState, kind: Kind) -> str:
-    """The clause of `few_samples` where there are fewer samples or groups than estimated parameters, or nothing."""
+    """The clause of `few_samples` if there are fewer samples or groups than estimated parameters, else empty."""
     return few_samples(fit, kind) if _independent(fit) < int(fit.free.sum()) else ""
 
 
 def _independent(fit: FitState) -> float:
-    """The number of samples, or of groups where samples come in groups."""
+    """The number of groups if there are groups, else of samples."""
     return fit.total if fit.size.groups is None else min(fit.total, fit.size.groups)
 
 
 def no_spread(fit: FitState, kind: Kind) -> str:
-    """A clause where model-based errors stand in for robust ones, or nothing."""
+    """A clause if model-based errors replace robust ones, else an empty string."""
     if kind != "robust" or not fit.has_no_spread:
         return ""
     return "one sample has no spread: its errors are those expected under the fitted model"
@@ -64,7 +64,7 @@ def without_spread(fit: FitState, kind: Kind) -> BoolArray:
 
 
 def held_by_penalty(fit: FitState, kind: Kind) -> str:
-    """A clause where parameters have no errors because the samples never show some joint state, or nothing."""
+    """A clause if parameters have no errors because some joint state never occurs in the samples, else empty."""
     count = int(without_spread(fit, kind).sum())
     if not count:
         return ""
@@ -76,10 +76,10 @@ def held_by_penalty(fit: FitState, kind: Kind) -> str:
 
 
 def under_model(fit: FitState, kind: Kind, pull: float) -> str:
-    """A clause where model-based errors do not describe the fit, or nothing.
+    """A clause if model-based errors do not describe the fit, else an empty string.
 
-    They are expected for independent samples from p_θ̂. Samples in groups are not independent, and a penalty that pulls θ̂
-    far away from θ₀ (``pull``, in standard errors) makes p_θ̂ another law than that of the data.
+    They are expected for independent samples from p_θ̂. Samples in groups are not independent, and if a penalty
+    shifts θ̂ far from θ₀ (``pull``, in standard errors), p_θ̂ is not the distribution of the data.
     """
     if kind != "model":
         return ""
@@ -94,7 +94,7 @@ def under_model(fit: FitState, kind: Kind, pull: float) -> str:
 
 
 def pull_of(fit: FitState, accuracy: Accuracy, directions: FloatArray) -> FloatArray:
-    """The penalty's pull on the functions aᵀθ̂ in standard errors (q,), to first order: aᵀ(H + P)⁻¹Pθ̂; 0 without one."""
+    """The shift of aᵀθ̂ by the penalty, in standard errors (q,), to first order: aᵀ(H + P)⁻¹Pθ̂; 0 without a penalty."""
     precision = np.where(fit.active, fit.penalty.precision, 0.0)
     if not precision.any():
         return np.zeros(len(directions))
@@ -105,7 +105,7 @@ def pull_of(fit: FitState, accuracy: Accuracy, directions: FloatArray) -> FloatA
 
 
 def simulated(accuracy: Accuracy, direction: FloatArray) -> str:
-    """A clause on the Monte Carlo error of the standard error of one function aᵀθ̂ of many parameters, or nothing."""
+    """A clause on the Monte Carlo error of the standard error of a function aᵀθ̂, else an empty string."""
     if not isinstance(accuracy, ImplicitAccuracy):
         return ""
     error = accuracy.simulation_error_of(direction)

@@ -21,9 +21,9 @@ from fieldfit.refinement.staged import Staged
 from fieldfit.types import Array, Arrays, FieldfitError, FieldfitWarning, FileAccessError
 from fieldfit.words import counted
 
-#: What the names of a second stage's arrays begin with.
+#: Prefix of the names of a second stage's arrays.
 _SECOND = "second."
-#: What a checkpoint belongs to, and how to say so.
+#: What identifies the fit of a checkpoint, with words for messages.
 _IDENTITY = {
     "model": "model",
     "policy": "policy",
@@ -48,8 +48,8 @@ class Checkpoint:
     every : float, default: 60
         Seconds between two writes. The state is also written at the start, at the end, after Ctrl-C and after an error.
     resume : bool, default: False
-        Whether to continue from the file, if it exists. The result is that of an uninterrupted fit, bit by bit. Without
-        ``resume``, a file that exists is refused.
+        Whether to continue from the file, if it exists. The result is that of an uninterrupted fit, bit by bit.
+        Without ``resume``, an existing file raises an error.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Checkpoint:
 
 
 def as_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Checkpoint | None:
-    """A checkpoint from what users give to `fit`."""
+    """Convert the argument of `fit` to a checkpoint."""
     return checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
 
 
@@ -83,7 +83,7 @@ def as_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Che
 class StageCheckpoint(Checkpoint):
     """The checkpoint of one stage of an estimator that has two, in one file.
 
-    The file has the last state of the first stage, and beside it that of the second, once it has begun.
+    The file has the last state of the first stage and, once the second stage has begun, the state of that.
     """
 
     estimator: str = ""
@@ -91,7 +91,7 @@ class StageCheckpoint(Checkpoint):
 
 
 def file_keeper(checkpoint: Checkpoint, prepared: Prepared, method: str) -> FileKeeper:
-    """What keeps the states of one fit in its file; refuses a file of another fit."""
+    """Return the object that keeps the states of one fit in its file. Raises an error for the file of another fit."""
     identity = _identity(prepared, method)
     if isinstance(checkpoint, StageCheckpoint):
         identity["policy"] = checkpoint.estimator
@@ -108,7 +108,7 @@ class FileKeeper:
     def __init__(self, checkpoint: Checkpoint, identity: dict[str, str]) -> None:
         self._checkpoint, self._path = checkpoint, os.fspath(checkpoint.path)
         self._identity = identity
-        self._written: int | None = None  # the iteration that the file has
+        self._written: int | None = None  # the iteration in the file
         self._when = time.monotonic()
         self._failed = False
         self.saved: State | None = None
@@ -120,7 +120,7 @@ class FileKeeper:
             self.saved = self._read()
 
     def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
-        """Write the state if it is time; an error of the first write ends the fit, later ones are warnings."""
+        """Write the state if it is due. An error in the first write ends the fit; later errors are warnings."""
         now = time.monotonic()
         due = self._written is None or last or now - self._when >= self._checkpoint.every
         if not due or iteration == self._written:
@@ -145,7 +145,7 @@ class FileKeeper:
 
     @property
     def sentence(self) -> str:
-        """What the file has, and how to continue."""
+        """Describe the state in the file, and how to continue."""
         if self._written is None:
             return f"{self._path} has not been written."
         return (
@@ -179,7 +179,7 @@ class SecondKeeper(FileKeeper):
     _first_must_succeed = False
 
     def __init__(self, checkpoint: Checkpoint, identity: dict[str, str]) -> None:
-        # The first stage has written the file, or gone on from it, in this process.
+        # The first stage has written the file in this process, or continued from it.
         self._header, arrays = read_container(checkpoint.path, kind="checkpoint")
         self._first, self._begun = _stages(arrays)
         super().__init__(replace(checkpoint, resume=True), identity)
@@ -196,7 +196,7 @@ class SecondKeeper(FileKeeper):
 
 
 def describe_state(path: str | os.PathLike[str]) -> str:
-    """The state that a checkpoint has, such as "the state after 12 iterations"."""
+    """Describe the state in a checkpoint, such as "the state after 12 iterations"."""
     first, second = _stages(read_container(path, kind="checkpoint")[1])
     state = f"the state after {counted(_iterations(second or first) or 0, 'iterations')}"
     return f"{state} of the second stage" if second else state
@@ -214,7 +214,7 @@ def _iterations(state: State) -> int | None:
 
 
 def _identity(prepared: Prepared, method: str) -> dict[str, str]:
-    """What a checkpoint belongs to: all that the path of the descent depends on."""
+    """What identifies the fit of a checkpoint: everything that the iterations depend on."""
     header, arrays = prepared.model.specification()
     penalty = prepared.penalty
     l1 = np.zeros(0) if penalty.l1 is None else penalty.l1
@@ -239,7 +239,7 @@ def _digest(text: str, *arrays: Array) -> str:
 
 
 def refuse_checkpoint(estimator: Policy | Staged, automatic: bool, stopping: bool) -> None:
-    """Refuse fits with a state that a checkpoint does not have."""
+    """Raise an error for fits whose state a checkpoint cannot store."""
     reasons = {
         f"'{estimator}', which makes its separate fits at once": isinstance(estimator, Staged)
         and not estimator.second.fits_first,

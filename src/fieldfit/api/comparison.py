@@ -1,7 +1,8 @@
-"""Tests and criteria for composite likelihoods, with the right null laws.
+"""Tests and criteria for composite likelihoods, with the correct null distributions.
 
-Composite likelihoods break the information identity, so −2 log of a ratio is not χ². With H the Hessian, M the score
-products (both from the data, so that all of this holds outside the family too) and V = H⁻¹ M H⁻¹:
+The information identity does not hold for composite likelihoods, so −2 log of a ratio is not χ². Let H be the
+Hessian, M the score products (both from the data, so that the results hold for misspecified models too) and V = H⁻¹ M
+H⁻¹:
 
 - Wald:  (Rθ̂ − c)ᵀ (R V Rᵀ)⁻¹ (Rθ̂ − c) → χ²_q.
 - score: at the fit with q parameters a fixed, u = ψ_a − H_ab H_bb⁻¹ ψ_b is what b cannot explain of the score of a;
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from fieldfit.api.standard_errors import StandardErrors
 
 
-#: The null space of a bread is known to about this.
+#: Accuracy of the null space of a bread.
 _ORTHOGONAL = 1e-5
 
 
@@ -98,7 +99,7 @@ class HypothesisTest:
 
 
 def wald_test(fit: StandardErrors, hypothesis: object, value: object, kind: Kind) -> HypothesisTest:
-    """Test R θ = value; the restrictions that are not independent of the others count once."""
+    """Test R θ = value. Linearly dependent restrictions count once."""
     rows = restrictions(fit, hypothesis)
     caution = _cautious(fit, len(rows), kind)
     _refuse_held(fit, rows, kind)
@@ -106,12 +107,12 @@ def wald_test(fit: StandardErrors, hypothesis: object, value: object, kind: Kind
     return replace(_chi_square("Wald", statistic, degrees), caution=caution)
 
 
-#: Samples for each restriction of a joint test below which it is refused: its covariance would have too few sources.
+#: Fewest samples per restriction of a joint test. With fewer, the covariance would have too few terms.
 _LEAST_FOR_RESTRICTION = 5
 
 
 def _cautious(fit: StandardErrors, restrictions: int, kind: Kind) -> str:
-    """A caution where the large-sample law is inaccurate; refuses joint tests with far too few samples."""
+    """A caution if the large-sample distribution is inaccurate. Raises an error with far too few samples."""
     if kind != "robust":
         return ""
     size = fit.total if fit.size.groups is None else fit.size.groups
@@ -127,7 +128,7 @@ def _cautious(fit: StandardErrors, restrictions: int, kind: Kind) -> str:
 
 
 def _refuse_held(fit: StandardErrors, rows: FloatArray, kind: Kind) -> None:
-    """Refuse restrictions on parameters that only the penalty keeps finite: they have no robust variance."""
+    """Raise an error for restrictions on parameters that only the penalty keeps finite: they have no robust variance."""
     held = np.flatnonzero(without_spread(fit, kind) & (rows != 0).any(axis=0))
     if len(held):
         names = [fit.model.parameter_names[place] for place in held[:10]]
@@ -199,7 +200,7 @@ def _without_penalty(fit: StandardErrors, test: str) -> None:
 
 
 def score_test(fit: StandardErrors, parameters: object) -> HypothesisTest:
-    """Were the fixed parameters fixed at the right values? Needs the restricted fit only."""
+    """Test the values of fixed parameters. Needs the restricted fit only."""
     refuse_refined(fit, "A score test", "Use a Wald test: fit.wald_test(…).")
     _without_penalty(fit, "score")
     fixed = np.flatnonzero(~fit.free)
@@ -210,7 +211,7 @@ def score_test(fit: StandardErrors, parameters: object) -> HypothesisTest:
     if len(wrong):
         raise ModelError(f"The parameter {fit.model.parameter_names[int(wrong[0])]!r} is not fixed in this fit.")
     objective = fit.needed.objective
-    fit.dense_accuracy()  # refuses models with too many parameters for a matrix
+    fit.dense_accuracy()  # raises an error for too many parameters
     bread, meat = robust_moments(objective.problem, fit.theta, score_variance(fit))
     total = fit.needed.dataset.total_weight
     b = np.flatnonzero(fit.free)
@@ -286,9 +287,9 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
 
 
 def ratio_weights(accuracy: DenseAccuracy, restricted: IntArray) -> FloatArray:
-    """Eigenvalues of ([H⁻¹]_aa)⁻¹ V_aa, the weights of the null law.
+    """Eigenvalues of ([H⁻¹]_aa)⁻¹ V_aa, the weights of the null distribution.
 
-    Where the full model has a gauge freedom, fixing a restricts only the functions cᵀθ_a that are identified: with C a
+    If the full model has a gauge freedom, fixing a restricts only the identified functions cᵀθ_a: with C a
     basis of them, the weights are the eigenvalues of (Cᵀ[H⁻¹]_aa C)⁻¹ Cᵀ V_aa C, one for each.
     """
     a = np.ix_(restricted, restricted)
@@ -305,7 +306,7 @@ def ratio_weights(accuracy: DenseAccuracy, restricted: IntArray) -> FloatArray:
 
 
 def _orthogonal(vectors: FloatArray) -> FloatArray:
-    """Orthonormal basis (q, d) of what is orthogonal to all columns of ``vectors`` (q, k)."""
+    """Orthonormal basis (q, d) of the complement of the columns of ``vectors`` (q, k)."""
     left, values, _ = np.linalg.svd(vectors, full_matrices=True)
     return np.asarray(left[:, int(np.sum(values > _ORTHOGONAL)) :])
 
@@ -396,7 +397,7 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
 
 
 def _same_samples(first: Fit, other: Fit) -> bool:
-    """Whether two fits have the same samples and weights; files of older versions do not know, and pass."""
+    """Whether two fits have the same samples and weights. True for files of older versions, which do not store this."""
     known = bool(first.fingerprint and other.fingerprint)
     return first.n == other.n and (not known or first.fingerprint == other.fingerprint)
 
@@ -406,7 +407,7 @@ def discoveries(
 ) -> pd.DataFrame:
     """Which parameters differ from 0, at a false discovery rate of ``level``.
 
-    ``method`` "bh" (Benjamini–Hochberg) holds for independent or positively dependent tests, "by"
+    ``method`` "bh" (Benjamini–Hochberg) is valid for independent or positively dependent tests, "by"
     (Benjamini–Yekutieli) for any. Parameters without a p-value (fixed, not identified) are left out of the count.
     """
     from scipy.stats import false_discovery_control

@@ -11,13 +11,13 @@ import numpy as np
 from fieldfit.api.functionals import value_and_gradient
 from fieldfit.types import FloatArray, ModelError
 
-#: A sign with a blank before it, or at the beginning: parameters' own names have signs without one.
+#: A sign at the beginning or after a space. Signs in the names of parameters have no space before them.
 _SIGN = re.compile(r"(?:^|(?<=\s))([+-])\s*(?=\S)")
 _FACTOR = re.compile(r"(\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)\s*[*·]\s*(.+)")
 
 
 def terms_of(text: str) -> list[tuple[float, str, str]]:
-    """(sign, term, term without its factor) of ``"a - 2*b"``; nothing for a text without signs."""
+    """(sign, term, term without its factor) of ``"a - 2*b"``; empty for a text without signs."""
     marks = list(_SIGN.finditer(text))
     if not marks:
         return []
@@ -36,8 +36,8 @@ def terms_of(text: str) -> list[tuple[float, str, str]]:
 def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
     """A parameter's name, or the coefficients of the parameters in ``"a - b"``, ``"2*a + b"`` or ``"+1·a -1·b"``.
 
-    A text that is itself a parameter's name means that parameter. Around the signs there are blanks, because names may
-    have signs in them (``B-NP->I-NP``).
+    A text that is the name of a parameter means that parameter. Signs need spaces around them, because names may
+    contain signs (``B-NP->I-NP``).
     """
     terms = terms_of(text)
     wanted = {text, *(part for _, *both in terms for part in both)}

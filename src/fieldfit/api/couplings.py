@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fieldfit.api.state import FitState
 
-#: Variables up to which a network is drawn.
+#: Most variables of a network that is drawn.
 _MOST_DRAWN = 100
 
 

@@ -1,10 +1,11 @@
-"""The one-step estimate that undoes a penalty's pull.
+"""The one-step estimate, which removes the shrinkage of a penalty.
 
 A penalised estimate is biased towards 0 by (H + P)⁻¹ P θ₀. One Newton step on the unpenalised likelihood from it,
 
     θ̃ = θ̂ + H⁻¹ Σ_i w_i ψ_i(θ̂),
 
-has the limit law of the unpenalised estimator, √n(θ̃ − θ₀) → N(0, Υ Σ Υ), as long as the penalty does not grow with n.
+has the limit distribution of the unpenalised estimator, √n(θ̃ − θ₀) → N(0, Υ Σ Υ), as long as the penalty does not
+grow with n.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ Fitted = TypeVar("Fitted", bound="StandardErrors")
 
 
 def without_penalty(fit: Fitted) -> Fitted:
-    """The same θ̂, taken for an estimate without penalty."""
+    """The same θ̂, treated as an estimate without a penalty."""
     refuse_refined(fit, "A debiased estimate", "Refine a fit without a penalty.")
     prepared = fit.needed.without_penalty()
     return replace(fit, penalty=prepared.penalty, prepared=prepared)
 
 
 def debiased(fit: Fitted) -> Fitted:
-    """A fit at θ̃, without penalty; its bread and meat are taken at θ̃."""
+    """A fit at θ̃ without a penalty. Bread and meat are evaluated at θ̃."""
     accuracy = without_penalty(fit).accuracy()
     if isinstance(accuracy, DenseAccuracy) and accuracy.bread.nullity:
         places = np.flatnonzero(~accuracy.bread.reached)
@@ -54,10 +55,10 @@ def debiased(fit: Fitted) -> Fitted:
 
 
 def one_step(fit: Fitted) -> Fitted:
-    """The unpenalised fit at θ̃, which along directions that only the penalty holds stays at θ̂.
+    """The unpenalised fit at θ̃, which equals θ̂ along directions that only the penalty determines.
 
-    Where conjugate gradients cannot find the step it is the unpenalised fit at θ̂ itself (the same array), and
-    `debiased_value` has the step of single functions.
+    If conjugate gradients cannot find the step, it is the unpenalised fit at θ̂ itself (the same array).
+    `debiased_value` computes the step of single functions.
     """
     objective, unpenalised = fit.needed.objective, without_penalty(fit)
     score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
@@ -86,7 +87,7 @@ def _at(unpenalised: Fitted, fit: Fitted, step: FloatArray) -> Fitted:
 def debiased_value(unpenalised: Fitted, slope: FloatArray) -> float:
     """What one Newton step adds to a function with gradient ``slope`` at θ̂: ∇gᵀ H⁻¹ Σψ with H unpenalised.
 
-    H is that of the data, for every kind of standard error; NaN where the data alone do not determine the function.
+    H is that of the data, for every kind of standard error; NaN if the data alone do not determine the function.
     """
     objective = unpenalised.needed.objective
     solved = unpenalised.accuracy("robust").solve(slope[None])[0]

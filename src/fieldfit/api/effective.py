@@ -1,4 +1,4 @@
-"""The effective number of parameters tr(bread⁻¹ meat), and how well it is known where it is simulated."""
+"""The effective number of parameters tr(bread⁻¹ meat), and its Monte Carlo error if it is simulated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def effective_parameters(fit: StandardErrors, kind: Kind) -> tuple[float, float]:
-    """tr(bread⁻¹ meat) and its Monte Carlo error: 0 where neither the trace nor its matrices are simulated.
+    """tr(bread⁻¹ meat) and its Monte Carlo error, which is 0 if neither the trace nor the matrices are simulated.
 
     Importance weights count as ``fit.total`` samples of equal weight, so that their scale does not matter.
     """
@@ -29,7 +29,7 @@ def effective_parameters(fit: StandardErrors, kind: Kind) -> tuple[float, float]
 
 
 def _simulation_error(accuracy: DenseAccuracy) -> float:
-    """The error that simulated bread and meat leave in the trace, by leaving out one simulated part at a time."""
+    """The error of the trace due to simulated bread and meat, by leaving out one simulated part at a time."""
     parts = accuracy.moments.replicates
     count = len(parts)
     if count < 2:

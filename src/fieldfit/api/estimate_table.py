@@ -49,7 +49,7 @@ class EstimateTable:
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> EstimateTable:
-        """What `frame` gave."""
+        """Convert the result of `frame` back."""
         columns = (frame[name].to_numpy() for name in COLUMNS)
         return cls(str(frame.index.name), list(frame.index), *columns)
 
@@ -61,7 +61,7 @@ class EstimateTable:
         return pd.DataFrame(columns, index=pd.Index(self.names, name=self.what))
 
     def chosen(self, places: IntArray) -> EstimateTable:
-        """The rows ``places`` alone."""
+        """The rows ``places``."""
         columns = (getattr(self, name)[places] for name in COLUMNS)
         return EstimateTable(self.what, [self.names[int(place)] for place in places], *columns)
 

@@ -29,7 +29,7 @@ from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArr
 from fieldfit.variance.separation import concerned_by, separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, automatic_weights
 
-#: The largest entry of the gradient, for each sample, up to which a flat objective has its optimum at infinity.
+#: Largest entry of the gradient per sample for which a flat objective counts as separated.
 _NEAR_AN_OPTIMUM = 0.01
 
 
@@ -61,7 +61,7 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
 
 
 def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationOptions) -> Prepared:
-    """Samples, read here or where their pieces are, with a drawn Z, compiled; refuses what cannot be estimated."""
+    """Read the samples, here or on the workers, draw Z and compile. Raises an error if parameters cannot be estimated."""
     policy, automatic = options.weighted(policy), options.automatic
     place, dataset = read_placed(
         model, data, policy, backend=options.backend, shards=options.shards, sample_weight=options.sample_weight,
@@ -70,7 +70,7 @@ def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationO
     check_samples(dataset)
     seen = shown(dataset)
     model = model.complete(seen)
-    model.refuse_size(seen.n)  # before anything as long as θ is made
+    model.refuse_size(seen.n)  # before any array of the length of θ is allocated
     penalty = Penalties.of(options.sigma2, options.l1, model.parameter_names).with_groups(
         options.group_l1, lambda: model.as_field("group_l1").coupling_groups
     )
@@ -78,7 +78,7 @@ def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationO
         raise FieldfitError("weights='auto' has no group_l1. Give the weights, or use sigma2.")
     start, free = starting_point(model, options.start, options.fixed)
     bound = policy.bind(model.structure(seen))
-    # Automatic weights are still open: every term may get one.
+    # Automatic weights are not chosen yet: every term may get a positive weight.
     judged = bound if automatic is None else with_open_weights(policy, automatic.by).bind(model.structure(seen))
     model.check_estimable(seen, judged, free & ~penalty.penalised)
     samples = prepare if place is None else partial(prepare_shards, place=place)
@@ -91,7 +91,7 @@ def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationO
 
 
 def drift_checked(fit: Fit) -> Fit:
-    """The fit, with a warning and a note if its model runs away from the data."""
+    """Return the fit, with a warning and a note if its model drifts away from the data."""
     sentence = runaway(fit)
     if not sentence:
         return fit
@@ -102,7 +102,7 @@ def drift_checked(fit: Fit) -> Fit:
 def with_automatic_weights(
     prepared: Prepared, automatic: AutoWeights, settings: Settings, tol: float
 ) -> tuple[Prepared, WeightsResult]:
-    """Automatic weights β, and the same samples and Z with them, to start from where the last round left θ."""
+    """Choose automatic weights β. Return the same samples and Z with them, starting at the θ of the last round."""
     tell, selection = settings.tell, prepared.drawn
     chosen_weights = automatic_weights(
         prepared.bound,
@@ -145,7 +145,7 @@ def assemble(
     separated: tuple[str, ...] = (),
     weights: WeightsResult | None = None,
 ) -> Fit:
-    """The fit at θ: of the optimiser, or of any later stage that starts from ``prepared``."""
+    """The fit at θ, from the optimiser or from a later stage that starts from ``prepared``."""
     return Fit(
         model=prepared.model,
         policy=prepared.policy,
@@ -165,7 +165,7 @@ def assemble(
 def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping | None) -> tuple[str, ...]:
     """The parameters whose optimum lies at infinity.
 
-    Where development data ended the fit, a parameter on its way to infinity was stopped on purpose.
+    If development data stopped the fit, a parameter on its way to infinity was stopped on purpose.
     """
     if not prepared.open.any() or (stopping is not None and stopping.stopped):
         return ()
@@ -173,11 +173,12 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     penalised, names = prepared.penalty.penalised, prepared.model.parameter_names
     units, contrasts = prepared.objective.units, prepared.model.determined_contrasts
     seen: set[str] = set()
-    # Far from an optimum, as at a start where every state is certain, the objective may be flat without being separated.
+    # Far from an optimum the objective may be flat although the data do not separate, for example if every state is
+    # certain.
     near = solution.status.converged or solution.gradient_norm <= _NEAR_AN_OPTIMUM * prepared.scale
     if near or solution.status is Status.UNBOUNDED:
         seen.update(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
-    # Joint states that never occur say the same, however early the optimiser stopped.
+    # Joint states that never occur also show separation, even if the optimiser stopped early.
     directions = prepared.model.boundary_directions(prepared.dataset)
     seen.update(compress(names, concerned_by(directions, prepared.open, prepared.open)))
     return tuple(name for name in names if name in seen) if seen else ()

@@ -24,9 +24,9 @@ from fieldfit.types import Arrays, DataError, FieldfitError, FileFormatError, Pl
 from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
-#: Added to how bread and meat were found when they come from a file.
+#: Added to the description of bread and meat that come from a file.
 _AS_SAVED = ", as saved"
-#: Parameters up to which a saved fit carries its bread and meat.
+#: Most parameters for which a saved fit contains its bread and meat.
 _MOST_SAVED_PARAMETERS = 1_000
 
 
@@ -45,13 +45,13 @@ def _import_models() -> None:
 
 
 def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
-    """Write the fit; its bread and meat too, where they are available or cheap, and its encoder, if it has one.
+    """Write the fit, with its bread and meat if they are available or cheap, and its encoder if it has one.
 
     An interrupt while bread and meat are computed leaves them out: the fit is written, then the interrupt is raised again.
     """
     model = fit.model
     if fit.encoder is not None:
-        model = model.with_input_names(None, None)  # the encoder knows the names: they are not written twice
+        model = model.with_input_names(None, None)  # the encoder has the names: do not write them twice
     specification, model_arrays = model.specification()
     arrays: Arrays = {
         "theta": fit.theta,
@@ -68,7 +68,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
             if np.isfinite(moments.meat).all():
                 arrays |= {"bread": moments.bread, "meat": moments.meat, "held": fit.held}
                 total, method = moments.total, moments.method.removesuffix(_AS_SAVED)
-        except DataError:  # these samples determine no robust standard errors: there is nothing to keep
+        except DataError:  # these samples have no robust standard errors: there is nothing to save
             pass
         except KeyboardInterrupt as stop:
             interrupt = stop

@@ -1,4 +1,4 @@
-"""A fit as a page to explore: what was estimated, how well, how it compares with the data, and how to make it again."""
+"""An HTML page of a fit: estimates, their accuracy, a comparison with the data, and how to reproduce it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fieldfit.api.result import Fit
     from fieldfit.planner.result import Plan
 
-#: Parameters that a page lists, and influential samples that it draws.
+#: Most parameters in the table of a page, and influential samples in its plot.
 _MOST_COEFFICIENTS, _INFLUENTIAL = 1000, 10
 
 
@@ -47,8 +47,8 @@ def fit_page(
 ) -> Page:
     """The whole page.
 
-    ``notes`` stand in the place of a plan. ``command`` is the one that writes the page, and ``words`` translates the
-    names of Python's functions and arguments for its readers.
+    ``notes`` replace a plan. ``command`` is the command that writes the page, and ``words`` translates the names of
+    Python functions and arguments into those of the command line.
     """
     page = Page(f"{fit.model.kind} fitted by {fit.estimator}", words=words)
     page.paragraph(

@@ -14,7 +14,7 @@ from fieldfit.api.estimate_table import two_sided
 from fieldfit.named import places_of
 from fieldfit.types import FloatArray, IntArray, ModelError
 
-#: Parameters up to which a gradient that is not given is found by differences (two evaluations for each).
+#: Most parameters for which a missing gradient is computed by differences (two evaluations for each).
 MOST_DIFFERENCES = 3_000
 
 
@@ -29,7 +29,7 @@ class Estimate:
     estimate : float
         The number.
     standard_error : float
-        Its standard error; NaN where there is none.
+        Its standard error; NaN if there is none.
     lower, upper : float
         Ends of the confidence interval.
     level : float
@@ -61,7 +61,7 @@ class Estimate:
 
     @property
     def identified(self) -> bool:
-        """Whether the data determine it; a gauge freedom of the model may leave it open."""
+        """Whether the data determine the number. With a gauge freedom of the model they may not."""
         return not np.isnan(self.standard_error)
 
     def z(self, null: float = 0.0) -> float:
@@ -123,7 +123,7 @@ class Estimate:
 
 
 def combination(coefficients: Mapping[str, float] | Mapping[object, object], names: Sequence[str]) -> FloatArray:
-    """The vector (r,) of a mapping {parameter or pattern: coefficient}; a pattern gives its coefficient to all that fit."""
+    """The vector (r,) of a mapping {parameter or pattern: coefficient}. A pattern sets the coefficient of all matches."""
     vector = np.zeros(len(names))
     for item, value in zip(coefficients, _coefficients(list(coefficients.values())), strict=True):
         np.add.at(vector, places_of(item, names), value)
@@ -131,7 +131,7 @@ def combination(coefficients: Mapping[str, float] | Mapping[object, object], nam
 
 
 def some_places(parameters: object, names: Sequence[str]) -> IntArray:
-    """The same, at least one."""
+    """The places of the parameters, at least one."""
     places = places_of(parameters, names)
     if not len(places):
         raise ModelError("parameters is empty; name at least one, or leave it out for all.")
@@ -199,7 +199,7 @@ def value_and_gradient(
 
 
 def _coefficients(values: object) -> FloatArray:
-    """Finite numbers, or a sentence."""
+    """Check that the coefficients are finite numbers."""
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How a fit is compared and tested: information criteria, tests of hypotheses and of the model."""
+"""Comparison and tests of fits: information criteria, tests of hypotheses and of the model."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ class Hypotheses(Influences):
         random_state: int = 0,
         kind: Kind = "robust",
     ) -> ResampledTest:
-        """Test whether parameters have a value, with a simulated law of the Wald statistic: for few samples.
+        """Test whether parameters have a value with a simulated null distribution of the Wald statistic, for few
+        samples.
 
         Data are simulated from the fit in which these parameters are fixed at ``value``, and fitted in the same way.
 
@@ -151,14 +152,14 @@ class Hypotheses(Influences):
         random_state: int = 0,
         kind: Kind = "robust",
     ) -> ResampledTest:
-        """Test R θ = 0 by exchanging the rows of some columns, such as the group, at random.
+        """Test R θ = 0 by randomly permuting the rows of some columns, such as the group.
 
         Parameters
         ----------
         hypothesis : str, dict, sequence of these or ndarray of shape (q, r)
-            What is 0 if these columns are independent of all others, as in `wald_test`.
+            Functions of θ that are 0 if these columns are independent of all others, as in `wald_test`.
         columns : str or sequence of str
-            Columns of the data whose rows are exchanged together.
+            Columns of the data whose rows are permuted together.
         n_simulated : int, default: 199
             Number of permutations.
         random_state : int, default: 0

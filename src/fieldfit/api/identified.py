@@ -1,4 +1,4 @@
-"""The table of a fit that a reader is shown: parameters, or effects where single parameters are not identified.
+"""The table of a fit for display: parameters, or effects if single parameters are not identified.
 
 The parameters of free tables (a Potts model, a Markov random field) are determined only up to constants that move between
 tables. Their rows of `Fit.table` have no standard errors; those of `Fit.effects` do.
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind
     from fieldfit.api.standard_errors import StandardErrors
 
-#: Parameters up to which effects take the place of the parameters by themselves.
+#: Most parameters for which effects replace the parameters automatically.
 _MOST_PARAMETERS = 1_000
 
 
 def identified_estimates(fit: StandardErrors, level: float = 0.95, kind: Kind = "robust") -> EstimateTable:
-    """`Fit.table`, or `Fit.effects` where that has more rows with standard errors and the model has free tables."""
+    """`Fit.table`, or `Fit.effects` if the model has free tables and more effects have standard errors."""
     table = parameter_estimates(fit, level, kind)
-    # Effects of shared parameters would be many and repeated.
+    # Shared parameters would have many, repeated effects.
     few = fit.model.n_parameters <= _MOST_PARAMETERS and fits_matrices(fit)
     if not (few and np.isnan(fit.dense_accuracy(kind).variances()).any() and fit.model.has_free_tables):
         return table

@@ -29,7 +29,7 @@ class FamilyMixtures:
     moments : MixtureMoments
         Bread and meat of the families.
     flops : ndarray of shape (f,)
-        The paper's FLOPs of a family for one sample, in the mean over Z: of all its components, or of those that a law
+        The paper's FLOPs of a family for one sample, averaged over Z: of all its components, or of those that a law
         without a free λ selects.
     mle_covariance : ndarray of shape (r, r)
         Asymptotic covariance of maximum likelihood for one sample.
@@ -57,7 +57,7 @@ class FamilyMixtures:
         beta : ndarray of shape (points, f)
             Weights β of the families.
         formula : {"exact", "published"}, default: "exact"
-            Whether the noise of selecting components at random counts, or as in the paper's Proposition 2.
+            With the noise of random selection, or without it, as in Proposition 2 of the paper.
 
         Returns
         -------
@@ -90,7 +90,7 @@ class FamilyMixtures:
         return {"trace": relative, "det": np.exp(log_ratio), "root": np.exp(log_ratio / len(self.mle_covariance))}
 
     def cost(self, lam: FloatArray) -> FloatArray:
-        """Compute the paper's FLOPs of one sample, in the mean over Z.
+        """Compute the paper's FLOPs for one sample, averaged over Z.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]
 
 
 def _single_terms(families: Sequence[str]) -> list[Policy]:
-    """The families as policies of one law with λ = β = 1: the moments of other policies are not those of a family."""
+    """Parse the families as policies of one law with λ = β = 1; other policies do not have the moments of a family."""
     if isinstance(families, str) or not isinstance(families, Sequence) or not families:
         raise PolicyError(f"families must be a list such as ['PL1', 'FL'] with at least one entry; got {families!r}.")
     policies = [as_policy(family) for family in families]

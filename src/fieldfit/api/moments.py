@@ -1,7 +1,7 @@
-"""Does a fitted model have the data's means, pairs and triplets? And does it stay near the data at all?
+"""Compare means, pairs and triplets of a fitted model and the data, and check that the model does not drift away.
 
-A field that was fitted by conditionals may have a second mode far from the data: chains that start from the data then leave
-it, and the means drift away. Such a field runs away, and draws from it are of no use.
+A field fitted by conditional likelihoods may have a second mode far from the data. Gibbs chains that start from the
+data then move to that mode, and the means drift away. Samples from such a field are useless.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from fieldfit.types import Array, FloatArray, IntArray
 if TYPE_CHECKING:
     from fieldfit.api.state import FitState
 
-#: Means that differ by more than this, beyond three standard errors, say that a model has left the data.
+#: A model has drifted from the data if means differ by more than this plus three standard errors.
 DRIFT = 0.1
-#: Pairs and triplets that are compared; where there are more, this number is drawn.
+#: Most pairs and triplets that are compared. If there are more, this number is drawn at random.
 MOST_MOMENTS = 3000
 _MOST_ROWS, _MOST_COMPARED_COLUMNS = 20_000, 400
 #: Chains and sweeps of the check of a new fit, and the largest number of terms that it may add up: about half a second,
 #: or a quarter of it for more sweeps than the fewest that are of use.
 _CHAINS, _SWEEPS, _DRAWS_OF_CHAIN, _MOST_TERMS, _USUAL_TERMS = 16, 400, 5, 100_000_000, 25_000_000
-#: With fewer sweeps a chain cannot leave the data; with fewer variables the check would take as long as the fit.
+#: Fewest sweeps, with which a chain can leave the data; and fewest variables: for smaller models the check would take
+#: as long as the fit.
 _FEWEST_SWEEPS, _FEWEST_VARIABLES = 30, 10
-#: Joint states up to which the model's means are exact sums.
+#: Most joint states for which the model's means are exact sums.
 _MOST_SUMMED_STATES = 1 << 14
 
 
@@ -115,7 +116,7 @@ def _states(model: FieldModel) -> tuple[tuple[str, ...], IntArray, IntArray]:
 
 
 def _means(model: FieldModel, codes: Array, weight: FloatArray | None) -> FloatArray:
-    """How often each of these states occurs among the known values."""
+    """The frequency of each of these states among the known values."""
     shares = []
     for j, states in enumerate(model.states):
         known = codes[:, j] >= 0
@@ -142,7 +143,7 @@ def _different(places: IntArray) -> Array:
 
 
 def _label_moments(fit: FitState, data: Sequences, random_state: int) -> list[MomentTable]:
-    """How often single labels, pairs and triplets of neighbouring labels occur, in the data and simulated once."""
+    """Frequencies of labels, and of pairs and triplets of neighbouring labels, in the data and in simulated data."""
     names = fit.model.coupling_matrix(fit.theta).names
     simulated = fit.model.simulate(data, fit.theta, random_state)
     assert isinstance(simulated, Sequences)
@@ -183,11 +184,12 @@ def _spelt(key: int, width: int, names: tuple[str, ...]) -> str:
 
 
 def runaway(fit: FitState) -> str:
-    """A sentence if the model's means, or those of a Gibbs run from rows of the data, leave the data's; else nothing.
+    """A sentence if the means of the model, or of a Gibbs run started from the data, drift away; else an empty string.
 
-    At the optimum of the full likelihood the model's means are those of the data; conditionals promise nothing of the kind.
-    Checked are fields with parameters for the states of each variable, which may be shared (`mean_groups`); others need not
-    have the data's means. Fields of few variables are not checked, nor those for which it would take long.
+    At the optimum of the full likelihood the model's means equal those of the data. Other policies do not guarantee
+    this. The check covers fields with parameters for the states of each variable, which may be shared
+    (`mean_groups`); other fields need not have the means of the data. It skips fields of few variables, and those for
+    which it would take long.
     """
     if fit.prepared is None or not fit.model.joint:
         return ""
@@ -204,9 +206,9 @@ def runaway(fit: FitState) -> str:
     names, means, drawn, members = _by_group(
         model, groups, _means(model, dataset.codes, dataset.sample_weight), drawn
     )
-    # The draws of one chain may be as good as one: the error is that of the number of chains. Sites of a group depend on
-    # each other: they count as the root of their number. One sample of each value is added: a value that few samples all
-    # have is no certainty.
+    # The draws of one chain may be strongly correlated, so the error is based on the number of chains. Sites of a
+    # group depend on each other, so k sites count as √k. One sample of each value is added, because a value that all
+    # of few samples have is not certain.
     size = fit.total * np.sqrt(members)
     share = (size * means + 1.0) / (size + 2.0)
     noise = 1.0 / size + (1.0 / (chains * np.sqrt(members)) if chains else 0.0)
@@ -225,7 +227,7 @@ def runaway(fit: FitState) -> str:
 
 
 def _model_means(fit: FitState, model: FieldModel, dataset: Table) -> tuple[FloatArray, int, str] | None:
-    """The means of the model, from how many chains (0: exact), and how they were found; None where it would take long."""
+    """The means of the model, the number of chains (0: exact), and the method; None if it would take long."""
     if model.n_states <= min(_MOST_SUMMED_STATES, model.largest_table):
         exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
         return exact, 0, "by exact sums"
@@ -265,7 +267,7 @@ def _by_group(
 
 
 def graph_terms(model: FieldModel) -> list[int]:
-    """Numbers that a Gibbs sampler adds up for each variable in one sweep."""
+    """Number of terms that a Gibbs sampler adds for each variable in one sweep."""
     members = model.graph.factors_of
     return [
         states * int(count) for states, count in zip(model.graph.cardinalities, np.diff(members.indptr), strict=True)

@@ -19,7 +19,7 @@ from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError
 from fieldfit.weights import AutoWeights, as_options
 
-#: The tolerance on the gradient for each sample, where the sampling error decides before.
+#: Tolerance on the gradient per sample if the sampling error normally stops the fit first.
 _TOL = 1e-6
 #: More iterations than any fit makes.
 _ITERATIONS = 2**62
@@ -70,7 +70,7 @@ class EstimationOptions:
 
     @property
     def automatic(self) -> AutoWeights | None:
-        """How to choose the weights β, where that is automatic."""
+        """How to choose the weights β, if they are automatic."""
         return None if self.weights is None else as_options(self.weights)
 
     def weighted(self, policy: Policy) -> Policy:
@@ -81,7 +81,7 @@ class EstimationOptions:
 
     @property
     def statistical(self) -> bool:
-        """Whether to stop when the optimisation error is small against the sampling error."""
+        """Whether to stop when the optimisation error is small compared with the sampling error."""
         return isinstance(self.tol, str) and self.tol == "statistical"
 
     @property

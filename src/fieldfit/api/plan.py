@@ -31,7 +31,7 @@ from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.steps import waiting
 from fieldfit.types import DataError, PolicyError, WidthError
 
-#: Samples of a shard from which its work is counted, and questions without work that are timed.
+#: Most samples of a shard from which its work is counted, and number of empty questions that are timed.
 _COUNTED, _QUESTIONS = 20_000, 3
 
 
@@ -77,8 +77,8 @@ def plan(
         (λ, β), and refined estimators (``PL1 >> optimal(2)``, ``0.1*PL1/row >> FL``).
     functionals : sequence, dict or None, default: None
         Functions of θ with the variance to minimise: names of parameters, contrasts (``"a - b"``, ``"2*a + b"``),
-        mappings {parameter: coefficient}, vectors of coefficients or functions of θ (with the gradient at the
-        pilot's θ̂); or a mapping from names to any of these. None: all parameters together.
+        mappings {parameter: coefficient}, vectors of coefficients or functions of θ (linearised at the pilot's θ̂);
+        or a mapping from names to any of these. None: all parameters together.
     sigma2 : float, sequence, dict or None, default: None
         Variance of the Gaussian penalty of the planned fit. Policies are then compared by their mean squared error
         under the prior N(0, σ²). None: no penalty.
@@ -178,14 +178,14 @@ def without_wide_rows(model: Model, dataset: Dataset) -> Dataset:
 
 @dataclass(frozen=True)
 class _Nothing:
-    """A question without work."""
+    """A question that does nothing, for timing messages."""
 
     def __call__(self, shard: Shard, shared: Shared, argument: object) -> None:
-        """Nothing is answered."""
+        """Return nothing."""
 
 
 def priced_shards(dataset: Dataset, place: Place) -> Shards:
-    """Samples like those of one shard, the speed of the place, and the seconds of a question, timed."""
+    """Samples like those of one shard, the speed of the backend, and the measured seconds of a question."""
     if isinstance(dataset, ShardedDataset):
         placed, starts = dataset.placed, dataset.starts
     else:

@@ -1,10 +1,10 @@
-"""From samples and a policy to a compiled problem: what every stage of an estimation starts from.
+"""From samples and a policy to a compiled problem, from which every stage of an estimation starts.
 
 `fit` goes through four stages: **prepare** (this module) binds the policy, draws Z and compiles the problem; the weights β
 are chosen, if they are automatic; **solve** maximises the objective; **assemble** makes the `Fit`. A `Prepared` holds all
 that a later stage needs. Given one and an estimate θ, such a stage can evaluate scores and Hessians (``prepared.problem``),
-optimise again (`solve`, from ``prepared.start``) and make a fit of its own (`assemble`) without reading or drawing anything
-again. A fit keeps its own in ``fit.prepared``.
+optimise again (`solve`, from ``prepared.start``) and build a fit (`assemble`) without reading or drawing anything
+again. A fit keeps its `Prepared` in ``fit.prepared``.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
 
-#: Numbers that are copied at a time.
+#: Number of entries that are copied at a time.
 _BLOCK = 1 << 15
-#: The sum of sample weights is at most this and at least 1 over this.
+#: Largest sum of sample weights; the smallest is its inverse.
 _LARGEST_WEIGHT = 1e100
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Samples with a drawn Z, compiled, and what is to be estimated.
+    """Compiled samples with a drawn Z, and the parameters to estimate.
 
     Parameters
     ----------
     model, dataset
-        The model, complete, and the samples: copies where counts met a random policy, without ``dropped_rows``.
+        The model, complete, and the samples: copies if there are counts and the policy is random, without
+        ``dropped_rows``.
     bound
         The policy bound to those samples.
     selection, problem
@@ -95,7 +96,7 @@ class Prepared:
 
     @property
     def fingerprint(self) -> str:
-        """A short name for the samples and their weights."""
+        """A hash of the samples and their weights."""
         return self.model.fingerprint(self.dataset)
 
     @property
@@ -114,7 +115,7 @@ class Prepared:
 
     @property
     def seen(self) -> Dataset:
-        """What models and policies see of the samples: the samples themselves, or a small dataset in their place."""
+        """The samples for models and policies: the samples themselves, or a small dataset that represents them."""
         return self.dataset
 
     @property
@@ -140,7 +141,7 @@ class Prepared:
 
 
 def check_wide_rows(wide_rows: str) -> None:
-    """Refuse other answers to samples with too many missing values."""
+    """Check ``wide_rows``."""
     one_of(wide_rows, "wide_rows", ("refuse", "drop"), DataError)
 
 
@@ -155,15 +156,15 @@ def prepare(
     random_state: int,
     wide_rows: str = "refuse",
 ) -> Prepared:
-    """Draw Z for the samples and compile them; the policy is bound again only where the samples change.
+    """Draw Z for the samples and compile them. The policy is bound again only if the samples change.
 
-    Counts with a random Z become copies, each with a Z of its own. ``wide_rows`` says what to do with samples whose missing
-    values cannot be summed out: "refuse" or "drop".
+    With counts and a random Z the samples are copied, and each copy has its own Z. ``wide_rows`` says what to do with
+    samples whose missing values cannot be summed out: "refuse" or "drop".
     """
     check_wide_rows(wide_rows)
     if dataset.has_counts and not bound.everything:
         dataset = dataset.copies()
-        bound = bound.policy.bind(model.structure(dataset))  # copies of sequences are sequences of their own
+        bound = bound.policy.bind(model.structure(dataset))  # copies of sequences are separate sequences
     dropped: IntArray = np.empty(0, dtype=np.int64)
     selection = bound.draw(random_state, 0, dataset.n)
     try:
@@ -208,7 +209,7 @@ def starting_point(
 
 
 def _sparsely_copied(vector: FloatArray) -> FloatArray:
-    """A copy in which blocks of zeros are not written: memory that nothing was written to is not used."""
+    """A copy without writes to blocks of zeros: the system allocates no memory for untouched pages."""
     copied = np.zeros(len(vector))
     for first in range(0, len(vector), _BLOCK):
         block = vector[first : first + _BLOCK]
@@ -218,9 +219,9 @@ def _sparsely_copied(vector: FloatArray) -> FloatArray:
 
 
 def check_samples(dataset: Dataset) -> None:
-    """Refuse samples that variances cannot be estimated from.
+    """Raise an error for samples from which variances cannot be estimated.
 
-    The squares of their weights must be numbers, and groups tell how much the estimate varies only if there are several.
+    The squares of the weights must not overflow, and the variance between groups needs at least two groups.
     """
     total = dataset.total_weight
     if dataset.sample_weight is not None and not 1 / _LARGEST_WEIGHT <= total <= _LARGEST_WEIGHT:
@@ -236,7 +237,7 @@ def check_samples(dataset: Dataset) -> None:
 
 
 def check_objective(prepared: Prepared) -> None:
-    """Refuse an objective beyond the range of numbers, and one without a component, of which every θ is an optimum."""
+    """Raise an error if the objective would overflow, or if it has no component, so that every θ is an optimum."""
     if not 1 / _LARGEST_WEIGHT <= prepared.scale <= _LARGEST_WEIGHT:
         raise PolicyError(
             f"The weights of the terms of '{prepared.policy}', times those of the samples, reach {prepared.scale:.3g}, and "

@@ -1,4 +1,4 @@
-"""The progress of a fit in lines: iteration, objective, gradient norm, seconds, and about how many are left."""
+"""The progress of a fit in lines: iteration, objective, gradient norm, seconds, and estimated seconds left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fieldfit.optim import Progress
 from fieldfit.types import FieldfitError
 
-#: Iterations back from which the pace of the gradient norm is taken: single ones jump.
+#: Number of iterations over which the rate of the gradient norm is measured: single iterations vary too much.
 _SPAN = 10
 #: The names of the columns of a line.
 HEAD = f"{'iteration':>9}  {'objective':>16}  {'gradient':>10}  {'seconds':>8}  {'left':>8}"
@@ -25,7 +25,7 @@ class TimeLeft:
         self._seen: list[tuple[int, float, float]] = []
 
     def __call__(self, state: Progress) -> float | None:
-        """About how many seconds are left, or None while nothing is known."""
+        """Estimated seconds left, or None if there is no estimate yet."""
         self._seen.append((state.iteration, math.log(max(state.gradient_norm, 1e-300)), state.seconds))
         first, last = self._seen[max(0, len(self._seen) - 1 - _SPAN)], self._seen[-1]
         steps = last[0] - first[0]
@@ -42,7 +42,7 @@ class TimeLeft:
         return iterations * (last[2] - first[2]) / steps
 
     def line(self, state: Progress) -> str:
-        """The iteration in words, with the time left."""
+        """The iteration as text, with the time left."""
         seconds = self(state)
         rest = "" if seconds is None else f", at most {seconds:,.0f} s left"
         return f"fit: iteration {state.iteration:,}, gradient {state.gradient_norm:.2g}{rest}"
@@ -64,7 +64,7 @@ class ProgressLines:
 def as_callback(
     progress: Callable[[Progress], object] | bool, max_iter: int, target: float
 ) -> Callable[[Progress], object] | None:
-    """What is called after each iteration: the user's function, or for True one that prints on stderr."""
+    """Return the function to call after each iteration: the user's, or for True one that prints to stderr."""
     if progress is False:
         return None
     if progress is not True:

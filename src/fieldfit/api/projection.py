@@ -1,10 +1,10 @@
-"""The projection of a distribution on the model (Section 4): where an estimator goes when the truth is outside.
+"""The projection of a distribution on the model (Section 4): the limit of an estimator under misspecification.
 
     θ₀ = argmin_θ Σ_j β_j λ_j D(P(X_A|X_B) ‖ p_θ(X_A|X_B)),
     √n(θ̂ − θ₀) → N(0, (E ψ̇)⁻¹ (E ψψᵀ) (E ψ̇)⁻¹)                                                 (Corollary 1)
 
-with expectations under P and Z. Different policies have different projections, so outside the family there is no one
-number that all of them estimate; what can be compared is what an estimate is used for, such as E_P[−log p_θ̂(X)].
+with expectations under P and Z. Different policies have different projections, so under misspecification they do not
+estimate the same θ. Compare the quantity of interest instead, such as E_P[−log p_θ̂(X)].
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from fieldfit.variance.sandwich import between
 if TYPE_CHECKING:
     import pandas as pd
 
-#: A parameter so far out with so little curvature is on its way to infinity.
+#: A parameter this large with this little curvature diverges.
 _FAR, _FLAT = 8.0, 1e-4
 
 
 @dataclass(frozen=True, repr=False)
 class Projection(Shown):
-    """Where the estimator of a policy tends to under a distribution P, and how it varies around that.
+    """The limit θ₀ of a policy's estimator under a distribution P, and the variance of the estimator around it.
 
     Parameters
     ----------
@@ -154,10 +154,10 @@ class Projection(Shown):
 
             entropy + D(P ‖ p_θ₀) + tr(information · covariance) / (2n).
 
-        The first two parts are what the policy loses by where it goes, the last by how much it varies. Left out is the
-        estimator's bias of order 1/n times the slope of the divergence at θ₀. That slope is 0 for FL, and for other
-        policies only where they project on the same point; where they do not, the part left out can be as large as
-        the last one, so compare policies by this number only if their projections agree.
+        The first two terms depend on the limit θ₀, the last one on the variance. The formula omits the estimator's
+        bias of order 1/n times the gradient of the divergence at θ₀. This gradient is 0 for FL, and for other
+        policies with the same projection. Otherwise the omitted term can be as large as the last one, so compare
+        policies by this number only if their projections agree.
 
         Parameters
         ----------

@@ -29,7 +29,7 @@ _TOL = 1e-6
 
 
 def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
-    """The fit with a second stage, which makes its estimate more accurate.
+    """Add a second stage to a fit, which makes its estimate more accurate.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
 def _second(
     fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None, tol: float | Literal["statistical"]
 ) -> Fit:
-    """The fit with a second stage, whose state a checkpoint keeps."""
+    """The fit with a second stage, with its state in a checkpoint."""
     if fit.refinement is not None or fit.started_from is not None:
         raise PolicyError(f"The fit has a second stage already ('{fit.estimator}'); refine its first stage.")
     if fit.separated:
@@ -109,7 +109,7 @@ def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOp
 
 
 def _first(fit: Fit, checkpoint: StageCheckpoint | None) -> FirstFit:
-    """A fit as second stages see it."""
+    """The parts of a fit that second stages use."""
     made, keeper = fit.needed, None
     if checkpoint is not None:
         keeper = partial(file_keeper, checkpoint, replace(made, start=fit.theta), "second stage")
@@ -120,7 +120,7 @@ def _first(fit: Fit, checkpoint: StageCheckpoint | None) -> FirstFit:
 
 
 def _refined(fit: Fit, second: SecondStage, made: RefinedEstimate) -> Fit:
-    """The fit with the estimate of its second stage; objective and gradient are the first stage's there."""
+    """The fit at the estimate of its second stage. Objective and gradient are those of the first stage's policy."""
     stage = made.stage
     value, gradient = fit.needed.objective.value_grad(stage.theta[fit.free])
     convergence = replace(
@@ -143,7 +143,7 @@ def _maximised(
 ) -> Fit:
     """A fit of another policy, from the first estimate until the optimisation error is small.
 
-    A tolerance below the usual one asks for the optimum itself.
+    With a tolerance below the default, it converges to the optimum.
     """
     began, prepared = time.perf_counter(), fit.needed
     bound = policy.bind(prepared.model.structure(prepared.seen))
@@ -160,7 +160,7 @@ def _maximised(
 
 
 def refined_again(fit: Fit) -> Fit:
-    """A loaded fit that has its samples again: the same seed and first estimate make the same weights."""
+    """Refine a loaded fit again: the same samples, seed and first estimate give the same weights."""
     refinement = fit.refinement
     assert refinement is not None
     first = replace(fit, theta=refinement.first_theta, refinement=None)

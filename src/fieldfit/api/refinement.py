@@ -1,4 +1,4 @@
-"""The second stage of a fit: what it was, how it went, and its accuracy."""
+"""The second stage of a fit: its kind, its course and its accuracy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Refinement:
 
     @property
     def accepted(self) -> bool:
-        """Whether the estimate is the second stage's."""
+        """Whether the second stage's estimate was accepted."""
         return self.account.accepted
 
     @property
@@ -44,7 +44,7 @@ class Refinement:
         return self.working
 
     def lines(self) -> list[str]:
-        """The second stage in words."""
+        """The second stage as lines of text."""
         return self.account.lines(str(self.second))
 
     def to_dict(self, first: Policy, test: SpecificationTest | None = None) -> Plain:
@@ -59,7 +59,7 @@ class Refinement:
 
 
 def read_refinement(header: Plain, first_theta: FloatArray) -> Refinement:
-    """What `Refinement.to_dict` wrote."""
+    """Read the result of `Refinement.to_dict`."""
     staged = as_estimator(str(header["estimator"]))
     if not isinstance(staged, Staged) or staged.second.account is None:
         raise DataError(f"'{header['estimator']}' has no second stage of moment conditions.")
@@ -68,7 +68,7 @@ def read_refinement(header: Plain, first_theta: FloatArray) -> Refinement:
 
 
 def refuse_refined(fit: FitState, what: str, instead: str) -> None:
-    """PolicyError where ``what`` has no meaning for a fit with a second stage."""
+    """Raise PolicyError if ``what`` is not defined for a fit with a second stage."""
     if fit.refined:
         raise PolicyError(
             f"{what} needs an estimate that maximises its objective; '{fit.estimator}' combines moment conditions. "

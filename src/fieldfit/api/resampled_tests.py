@@ -1,7 +1,8 @@
-"""Tests whose null law is simulated: for few samples, where the law of large samples does not hold.
+"""Tests with a simulated null distribution, for few samples, for which the asymptotic distribution is inaccurate.
 
-With few samples for each parameter the robust covariance is too small, and a Wald statistic is far larger than χ². The same
-statistic, computed from data that satisfy the hypothesis, has the right law: p = (1 + #{T* ≥ T}) / (1 + B).
+With few samples for each parameter the robust covariance is too small, and a Wald statistic is far larger than χ².
+Values of the same statistic for data that satisfy the hypothesis have the correct distribution: p = (1 + #{T* ≥ T}) /
+(1 + B).
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def permutation_test(
     n_simulated: int,
     random_state: int,
 ) -> ResampledTest:
-    """Rows of some columns are exchanged at random, all of them together, which leaves the other columns as they are."""
+    """The permutation test: the rows of some columns are permuted together, and the other columns are unchanged."""
     n_simulated = whole_number(n_simulated, "n_simulated", 1)
     table = as_table(fit.needed.dataset)
     chosen = [columns] if isinstance(columns, str) else list(columns)

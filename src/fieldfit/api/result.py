@@ -1,4 +1,4 @@
-"""`Fit`: the estimate, how it was reached, what it cost and how accurate it is; and its file."""
+"""`Fit`: the estimate, how it was computed, its cost and its accuracy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fieldfit.models.base import Draws
     from fieldfit.planner.result import Plan
 
-#: Parameters up to which a notebook shows a fit with its standard errors.
+#: Most parameters of a fit that a notebook shows with standard errors.
 _MOST_SHOWN_PARAMETERS = 300
 
 
@@ -99,7 +99,7 @@ class Fit(Hypotheses):
 
     @property
     def known_specification_test(self) -> SpecificationTest | None:
-        """Hansen's J where it has been computed already."""
+        """Hansen's J if it has already been computed."""
         test: SpecificationTest | None = self.__dict__.get("_specification_test")
         return test
 
@@ -370,7 +370,7 @@ class Fit(Hypotheses):
     def _repr_html_(self) -> str:
         from fieldfit.api.summary import summary_html
 
-        # A notebook shows what a cell ends with: that must not cost seconds.
+        # A notebook shows the last value of a cell, which must not take seconds.
         return summary_html(self, errors=self.model.n_parameters <= _MOST_SHOWN_PARAMETERS)
 
     def to_html(self, path: str | os.PathLike[str], *, plan: Plan | None = None, level: float = 0.95) -> None:
@@ -379,7 +379,7 @@ class Fit(Hypotheses):
         Parameters
         ----------
         path : str or Path
-            The file. It contains everything that it shows and loads nothing.
+            The file. It is self-contained.
         plan : Plan or None, default: None
             A plan for the same data: adds the frontier of cost and accuracy, with sliders for λ and β.
         %(level)s

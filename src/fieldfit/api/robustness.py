@@ -2,7 +2,7 @@
 
     𝓘(x, z) = θ̂ with (x, z) − θ̂ without ≈ (H + P)⁻¹ ψ(x, z) = (1/n) Υ ψ(x, z)
 
-For the fitted samples ψ has the drawn Z; for new ones it is expected over Z, and what they lack is summed out.
+For the fitted samples ψ has the drawn Z. For new samples it is averaged over Z, and missing values are summed out.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 Scores = Problem | EstimatingScores
 
-#: Numbers in an array of influences that is returned at once.
+#: Most numbers in an array of influences.
 MOST_INFLUENCE_NUMBERS = 50_000_000
 #: Numbers in a block of scores.
 BLOCK = 4_000_000
-#: Samples that are examined for each one that is requested. On 600 sentences of a tagger with 4,570 parameters the
-#: screen had all of the strongest ten among its first 20.
+#: Number of samples that are examined for each requested one. On 600 sentences of a tagger with 4,570 parameters the
+#: ten most influential samples were among the first 20 of the screening.
 _SCREENED = 3
 
 
@@ -126,7 +126,7 @@ def _blocks(
 
 
 def matrices(fit: StandardErrors, what: str) -> DenseAccuracy:
-    """The fit's accuracy as matrices; where there are too many parameters for them, what to ask for instead."""
+    """The fit's accuracy as matrices. With too many parameters, raises an error that names the alternatives."""
     accuracy = fit.accuracy()
     if not isinstance(accuracy, DenseAccuracy):
         raise ModelError(
@@ -152,16 +152,18 @@ def expected_scores(fit: StandardErrors, dataset: Dataset) -> Scores:
 
 
 def influential(fit: StandardErrors, k: int = 10, parameters: object = None) -> pd.DataFrame:
-    """The samples that move the fit most.
+    """The samples that change the fit most.
 
-    ``distance`` is Cook's: 𝓘ᵀ Cov(θ̂)⁻¹ 𝓘 over all parameters, or over those chosen. Where there are no more samples than
-    parameters it would be 1 for all of them, and the first column is ``displacement``, 𝓘ᵀ (H + P) 𝓘: twice what the
-    objective at θ̂ is above that at the estimate without the sample. ``parameter`` is the one that moves most in
-    standard errors, ``change`` by how much, ``in_errors`` the same in standard errors. Where no parameter is identified by
-    itself (an over-complete model without a penalty) the distance still is, and the rest is NaN.
+    ``distance`` is Cook's: 𝓘ᵀ Cov(θ̂)⁻¹ 𝓘 over all parameters, or over those chosen. With no more samples than
+    parameters it would be 1 for all samples, so the first column is ``displacement``, 𝓘ᵀ (H + P) 𝓘: twice the
+    difference of the objective at θ̂ and at the estimate without the sample. ``parameter`` is the parameter that
+    changes most in standard errors, ``change`` the amount, and ``in_errors`` the amount in standard errors. If no
+    single parameter is identified (an over-complete model without a penalty), the distance is still defined, and the
+    rest is NaN.
 
-    With too many parameters for matrices, and none chosen, the samples are screened by ψᵀ diag(H + P)⁻¹ ψ (one pass) and
-    the displacements of the strongest are found by one solve each; ``parameter`` is then the one that changes most.
+    With too many parameters for matrices, and none chosen, the samples are ranked by ψᵀ diag(H + P)⁻¹ ψ (one pass),
+    and the displacements of the first ones are computed by one solve each; ``parameter`` is then the one that changes
+    most.
     """
     k = checked_number(k)
     if parameters is None and not isinstance(fit.accuracy(), DenseAccuracy):
@@ -170,7 +172,7 @@ def influential(fit: StandardErrors, k: int = 10, parameters: object = None) -> 
 
 
 def checked_number(k: object) -> int:
-    """How many samples to show, an integer of at least 1."""
+    """Check the number of samples to show."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ModelError(f"The number of samples to show must be an integer of at least 1; got {k!r}.")
     return int(k)

@@ -1,4 +1,4 @@
-"""Checks of the contents of a saved fit: a file may come from anywhere, so every value is checked before it is used."""
+"""Checks of the contents of a saved fit. Files are untrusted, so every value is checked before it is used."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fieldfit.optim import Progress
 from fieldfit.types import Array, FloatArray
 
 Record = TypeVar("Record")
-#: Whole numbers in a file are below this.
+#: Upper limit of the integers in a file.
 _LARGEST_INTEGER = 2**63
 
 
 def checked_record(kind: type[Record], values: object) -> Record:
-    """A dataclass of plain fields from a mapping whose values have the types of the fields; ValueError otherwise.
+    """Build a dataclass from a mapping. Raises ValueError if a value does not have the type of its field.
 
-    Fields that do not count in comparisons are checked by the caller.
+    The caller checks fields that are excluded from comparisons.
     """
     if not isinstance(values, dict):
         raise ValueError(f"{kind.__name__} is a {type(values).__name__}")
@@ -46,7 +46,7 @@ def _is(value: object, hint: object) -> bool:
 
 
 def checked_matrix(array: Array, r: int, what: str) -> FloatArray:
-    """A symmetric matrix (r, r) of finite numbers; ValueError otherwise."""
+    """Check a symmetric matrix (r, r) of finite numbers; raises ValueError."""
     if array.shape != (r, r) or array.dtype != np.float64 or not np.isfinite(array).all():
         raise ValueError(f"the {what} is not a matrix of {r} × {r} finite numbers")
     size = float(np.abs(array).max(initial=0.0))
@@ -56,21 +56,21 @@ def checked_matrix(array: Array, r: int, what: str) -> FloatArray:
 
 
 def checked_seed(value: object) -> int:
-    """A seed."""
+    """Check a seed."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
         raise ValueError(f"random_state is {value!r:.40}")
     return value
 
 
 def checked_history(array: Array) -> tuple[Progress, ...]:
-    """The iterations of a fit from lines (iteration, value, gradient norm, seconds); ValueError otherwise."""
+    """Read the iterations of a fit from lines (iteration, value, gradient norm, seconds); raises ValueError."""
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype != np.float64:
         raise ValueError("the history has other than four numbers a line")
     return tuple(Progress(int(k), value, norm, seconds) for k, value, norm, seconds in array.tolist())
 
 
 def checked_text(value: object) -> str:
-    """A text."""
+    """Check a string."""
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.40} is not a text")
     return value

@@ -1,4 +1,4 @@
-"""Gross-error sensitivity: the most that one observation can do to a fit, sup over x of |n 𝓘(x)|, expected over Z."""
+"""Gross-error sensitivity: the largest effect of one observation on a fit, sup over x of |n 𝓘(x)|, averaged over Z."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Shown):
-    """Gross-error sensitivity: the most that one observation can do to a fit.
+    """Gross-error sensitivity: the largest effect that one observation can have on a fit.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Sensitivity(Shown):
         Returns
         -------
         DataFrame
-            ``sensitivity`` is sup_x |n 𝓘_k(x)|, ``change`` what one observation among the n can do at most, and
+            ``sensitivity`` is sup_x |n 𝓘_k(x)|, ``change`` is the largest effect of one of n observations, and
             ``in_errors`` the same in standard errors.
 
         Examples

@@ -23,11 +23,12 @@ from fieldfit.shards.sharded_dataset import RemoteSelection, ShardedDataset, rea
 from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, IntArray
 
 DROPS_IN_ONE_PROCESS = "wide_rows='drop' works in one process only. Drop the samples first, or leave out the backend."
-#: Shards of few samples, and samples of a shard where there are many: enough for the workers that such samples are worth.
+#: Number of shards for few samples, and samples of a shard for many: enough shards for the workers that such data can
+#: use.
 _FEWEST_SHARDS, _SHARD_SAMPLES = 32, 1 << 18
 
 
-#: Bytes of the shards of a folder that stay in memory, and bytes that a value takes when it is compiled, roughly.
+#: Bytes of the shards of a folder that stay in memory, and approximate bytes of a compiled value.
 _KEPT_BYTES, _BYTES = 1 << 30, 16
 
 
@@ -40,7 +41,7 @@ class Place:
 
     @classmethod
     def of(cls, backend: object, shards: int | None) -> Place | None:
-        """From what users give; None for one process and one piece."""
+        """Convert the arguments of `fit`; None for one process and one piece."""
         if shards is not None and (
             isinstance(shards, bool) or not isinstance(shards, int | np.integer) or shards < 1
         ):
@@ -51,7 +52,7 @@ class Place:
 
     @classmethod
     def for_pieces(cls, pieces: Pieces) -> Place:
-        """Pieces in this process, as many of them in memory as there is room for."""
+        """Pieces in this process, with as many in memory as fit."""
         if pieces.folder is None:
             return cls(LocalBackend(), None)
         rows = max(file.rows for file in pieces.folder.files)
@@ -65,7 +66,7 @@ class Place:
 
 
 def as_backend(backend: object) -> Backend:
-    """A backend itself, or the one of a Dask client."""
+    """Return a backend as it is, and wrap a Dask client."""
     if isinstance(backend, Backend):
         return backend
     if type(backend).__module__.partition(".")[0] == "distributed" and hasattr(backend, "scheduler_info"):
@@ -87,7 +88,7 @@ class ShardedPrepared(Prepared):
 
     @property
     def fingerprint(self) -> str:
-        """A short name for the samples and their weights."""
+        """A hash of the samples and their weights."""
         return self.dataset.digest if isinstance(self.dataset, ShardedDataset) else super().fingerprint
 
     @property
@@ -104,12 +105,12 @@ class ShardedPrepared(Prepared):
 
     @property
     def seen(self) -> Dataset:
-        """The samples, or a small dataset that stands for those in pieces."""
+        """The samples, or a small dataset that represents samples in pieces."""
         return shown(self.dataset)
 
     @property
     def drawn(self) -> Selection:
-        """The drawn Z; for samples in pieces it is drawn again, by their numbers."""
+        """The drawn Z. For samples in pieces it is drawn again from their numbers."""
         if isinstance(self.selection, RemoteSelection):
             return self.bound.draw(self.random_state, 0, self.dataset.n)
         return self.selection
@@ -180,7 +181,7 @@ def prepare_shards(
 
 
 def shown(dataset: Dataset) -> Dataset:
-    """What models see of samples before a fit: the samples, or a small dataset that stands for all of them."""
+    """The samples for models before a fit: the samples themselves, or a small dataset that represents them."""
     return dataset.seen if isinstance(dataset, ShardedDataset) else dataset
 
 
@@ -195,7 +196,7 @@ def read_placed(
     weight_kind: str,
     groups: ArrayLike | str | None,
 ) -> tuple[Place | None, Dataset]:
-    """The samples, read here or where their pieces are, and the place of their shards; None for one process."""
+    """Read the samples, here or on the workers. Also return the place of their shards; None for one process."""
     place, pieces = Place.of(backend, shards), as_pieces(data)
     if pieces is None:
         return place, model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
@@ -208,7 +209,7 @@ def read_placed(
 
 
 def refuse_pieces(shards: int | None) -> None:
-    """Refuse what data in pieces cannot do."""
+    """Raise an error for options that data in pieces do not support."""
     if shards is not None:
         raise FieldfitError(f"shards={shards}: the pieces of the data are the shards. Leave shards out.")
 

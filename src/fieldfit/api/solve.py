@@ -30,20 +30,20 @@ class Settings:
     gtol
         The largest entry of the gradient (a sum over samples) at which the fit has converged.
     max_iter
-        Iterations at most.
+        Largest number of iterations.
     tell
         Called after each iteration; a true result stops the fit. None: no callback.
     stopping
-        Early stopping on development data, if wanted.
+        Early stopping on development data, or None.
     checkpoint
-        The file that keeps the state, if wanted.
+        The file that keeps the state, or None.
     statistical
-        Whether to stop when the optimisation error is small against the sampling error.
+        Whether to stop when the optimisation error is small compared with the sampling error.
     as_start
-        Whether the solution is only the start of another fit, and may stop where the gradient is small against its
-        sampling error.
+        Whether the solution is only the start of another fit, and may stop when the gradient is small compared with
+        its sampling error.
     near_optimum
-        Whether the start is about as near to the optimum as the sampling error.
+        Whether the distance from the start to the optimum is about the sampling error.
     """
 
     method: Method
@@ -60,7 +60,7 @@ class Settings:
 def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -> Solution:
     """The optimum from ``prepared.start``, or with early stopping the θ that was best on the development data.
 
-    ``at_optimum`` says that the start is expected to be the optimum: then nothing is spent on a preconditioner.
+    ``at_optimum`` says that the start is expected to be the optimum; no preconditioner is built then.
     """
     objective, stopping = prepared.objective, settings.stopping
     l1, gtol = prepared.penalty.l1, settings.gtol
@@ -129,7 +129,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
 
 
 def _best_of(solution: Solution, stopping: EarlyStopping, prepared: Prepared) -> Solution:
-    """The solution moved to the θ that was best on the development data, with the account of the whole run."""
+    """The solution at the θ with the best score on the development data, with the work of the whole run."""
     assert stopping.best_theta is not None
     objective, theta = prepared.objective, stopping.best_theta
     if np.array_equal(theta, objective.full(solution.x)):

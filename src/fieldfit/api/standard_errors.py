@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-#: What the docstrings of a fit's methods share.
+#: Text that the docstrings of a fit's methods share.
 SHARED = {
     "kind": (
         'kind : {"robust", "model", "spatial"}, default: "robust"\n'
         "    Covariance from the data, valid also if the model is wrong; expected under the fitted model; or from the\n"
-        "    dependence between the sites of each sample. Of a single sample robust errors are spatial; of one sequence,\n"
-        "    or after a second stage, they are those of the model."
+        "    dependence between the sites of each sample. For a single sample, robust errors are spatial; for one\n"
+        "    sequence, or after a second stage, they are model-based."
     ),
     "parameters": (
         "parameters : str, sequence of str or int, or None, default: None\n"
@@ -65,7 +65,7 @@ SHARED = {
 }
 
 
-#: Share of a function's gradient below which parameters without an error leave the function its error.
+#: Largest share of a function's gradient in parameters without an error, for which the function still has an error.
 _SMALL_PART = 0.05
 
 
@@ -201,8 +201,8 @@ class StandardErrors(FitState):
         -------
         ndarray
             0 for fixed parameters. NaN for parameters that are not identified, that have their optimum at infinity,
-            or that the L1 penalty has set to 0. Robust and spatial errors are NaN also where only a penalty keeps a
-            parameter finite (two variables that are never 1 together): the data have no spread there.
+            or that the L1 penalty has set to 0. Robust and spatial errors are NaN also for parameters that only a
+            penalty keeps finite (two variables that are never 1 together).
 
         Examples
         --------
@@ -217,7 +217,7 @@ class StandardErrors(FitState):
         accuracy, none = self.accuracy(kind), self._without_errors(kind)
         if isinstance(accuracy, DenseAccuracy):
             return np.where(none, np.nan, np.sqrt(accuracy.variances()))[places]
-        # One function at a time: the rows of all of them together could be too many.
+        # One function at a time: the rows of all functions together may not fit in memory.
         r = len(self.theta)
         with stepped("standard errors", range(len(places))) as counted:
             each = [
@@ -377,11 +377,11 @@ class StandardErrors(FitState):
             note = under_model(fit, kind, float(pull_of(fit, accuracy, slope[None])[0])) or note
         concerned = slope != 0
         without = without_spread(self, kind)
-        # A smooth function of all parameters may hardly depend on those at their limit.
+        # A smooth function of all parameters may hardly depend on those at infinity.
         least = _SMALL_PART * float(np.linalg.norm(slope)) if callable(g) else 0.0
         held = float(np.linalg.norm(slope[without])) > least
         if debias and (math.isnan(error) or held):
-            value = error = math.nan  # only the penalty holds it
+            value = error = math.nan  # only the penalty determines it
         if not debias and bool(np.any(concerned & fit.zeroed)) and not np.any(concerned & ~fit.zeroed):
             error, note = math.nan, "set to 0 by the L1 penalty, which gives no interval"
         elif np.any(concerned & fit.at_infinity):
@@ -530,5 +530,5 @@ class StandardErrors(FitState):
 
 
 def _root(variance: float) -> float:
-    """√ of a variance; NaN where it is negative by more than rounding, as an indefinite bread can make it."""
+    """√ of a variance; NaN if it is negative beyond rounding, which an indefinite bread can cause."""
     return math.sqrt(max(variance, 0.0)) if variance > -1e-12 else math.nan

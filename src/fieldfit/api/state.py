@@ -1,4 +1,4 @@
-"""The fields of a `Fit`: the estimate, what it was made from, and how it was reached."""
+"""The fields of a `Fit`: the estimate, its inputs, and how it was computed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fieldfit.variance import Moments
 from fieldfit.variance.separation import concerned_by
 from fieldfit.weights import WeightsResult
 
-#: Iterations that a fit remembers.
+#: Most iterations in the history of a fit.
 MOST_KEPT_ITERATIONS = 500
 
 
@@ -53,7 +53,7 @@ class Convergence:
     def of(
         cls, solution: Solution, weights: WeightsResult | None, seconds: float, method: Method = "auto"
     ) -> Convergence:
-        """The account of a solution, and of the search for automatic weights before it."""
+        """The work of a solution and of the preceding search for automatic weights."""
         work = None if weights is None else weights.work
         return cls(
             solution.converged,
@@ -74,9 +74,9 @@ class Convergence:
 class SampleSize:
     """How many samples were fitted.
 
-    ``n`` is the number of rows, ``total`` the number of samples that they stand for, and ``unit_weight`` the weight of one
-    of those (see `Dataset`): Σw = total × unit_weight. ``weighted`` says whether there are weights, ``counts`` whether they
-    are counts. ``groups`` is the number of groups, None where samples are independent.
+    ``n`` is the number of rows, ``total`` the number of samples that they represent, and ``unit_weight`` the weight
+    of one of those (see `Dataset`): Σw = total × unit_weight. ``weighted`` says whether there are weights, ``counts``
+    whether they are counts. ``groups`` is the number of groups, None where samples are independent.
     """
 
     n: int
@@ -117,9 +117,10 @@ class SampleSize:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file holds in the place of the samples.
+    """The data of a file that replace the samples.
 
-    Bread and meat (for few parameters), the samples' fingerprint and cost, and which parameters only a penalty holds.
+    Bread and meat (for few parameters), the samples' fingerprint and cost, and which parameters only a penalty keeps
+    finite.
     """
 
     moments: Moments | None = None
@@ -153,13 +154,13 @@ class FitState:
     prepared
         The samples with the drawn Z, compiled; None for a fit that was loaded without its samples.
     saved
-        What a loaded fit knows of its samples.
+        The information on its samples in a loaded fit.
     refinement
         The second stage, if it combines moment conditions; ``policy`` is then the first.
     started_from
         The policy of the first stage, if the second was Newton steps on ``policy``.
     runaway
-        A sentence, if simulated samples of the model leave the data.
+        A sentence, if simulated samples of the model drift away from the data.
     command
         The command that made the fit, if one did.
     """
@@ -222,7 +223,7 @@ class FitState:
 
     @property
     def converged(self) -> bool:
-        """Whether the optimiser's criterion held."""
+        """Whether the optimiser has converged."""
         return self.convergence.converged
 
     @property
@@ -313,12 +314,12 @@ class FitState:
 
     @property
     def refined(self) -> bool:
-        """Whether the estimate is that of a second stage (False too where that was not accepted)."""
+        """Whether the estimate is that of a second stage (False if it was not accepted)."""
         return self.refinement is not None and self.refinement.accepted
 
     @property
     def has_no_spread(self) -> bool:
-        """Whether one sample is all there is and no terms over its graph stand in: its score is 0 at the estimate."""
+        """Whether there is one sample, without located terms of its score, which is 0 at the estimate."""
         located = self.model.has_graph and not (self.refined or self.size.weighted or self.size.groups is not None)
         return self.size.single and not located
 
@@ -363,15 +364,16 @@ class FitState:
     def active(self) -> BoolArray:
         """Which parameters (r,) were estimated: free, and not set to 0 by the L1 penalty.
 
-        All accuracy is theirs, as if the zeros had been fixed: on this set the L1 penalty is linear, so it has no part in
-        the bread, and a small change of the data does not move the zeros. Norms of groups have a curvature there, which is
-        left out: errors are then those of the selected tables without that penalty, and a little too large.
+        Standard errors are for these parameters, as if the zeros had been fixed: on this set the L1 penalty is
+        linear, so it does not enter the bread, and a small change of the data does not change the zeros. The
+        curvature of group norms is omitted, so errors are those of the selected tables without that penalty, and a
+        little too large.
         """
         return self.free & ~self.zeroed
 
     @cached_property
     def held(self) -> BoolArray:
-        """Which parameters (r,) only a penalty keeps finite, because the samples never show some joint state.
+        """Which parameters (r,) only a penalty keeps finite, because some joint state never occurs in the samples.
 
         They have no robust standard error, since the samples have no spread there.
         """

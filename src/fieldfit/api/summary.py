@@ -1,4 +1,4 @@
-"""A fit as text: how it went, what its intervals mean, and the parameters with the largest abs(z)."""
+"""A fit as text: how the optimisation went, the meaning of its intervals, and the parameters with the largest abs(z)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def course(fit: Fit) -> list[str]:
 
 
 def cautions_of(fit: Fit) -> list[str]:
-    """What a reader of the fit must know before its numbers are believed, as sentences."""
+    """Cautions that a reader needs to interpret the fit, as sentences."""
     cautions = []
     if not fit.converged:
         cautions.append(f"The fit did not converge ({fit.message}).")
@@ -176,7 +176,7 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
 
 
 def _not_identified(accuracy: DenseAccuracy, shown: str) -> list[str]:
-    """How many parameters the data do not determine one by one, and what the table has in their place."""
+    """The number of parameters that are not identified individually, and what the table shows instead."""
     lost = int(np.isnan(accuracy.variances()).sum())
     if not lost:
         return []
@@ -198,7 +198,7 @@ def _all_rows(frame: pd.DataFrame) -> str:
 
 
 def _way_to_theta0(accuracy: DenseAccuracy) -> str:
-    """Whether the whole θ has a debiased estimate, or functions of it only."""
+    """How to get an estimate of θ₀: of the whole θ, or of functions of it only."""
     if accuracy.needs_penalty():
         return (
             "fit.functional(…, debias=True) gives estimates and intervals for θ₀ itself, of functions that the data "

@@ -1,4 +1,4 @@
-"""`asymptotics`: how accurate a policy is at a given θ, before any data are seen."""
+"""`asymptotics`: the accuracy of a policy at a given θ, without data."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from fieldfit.variance.sandwich import between, efficiency, inverse_on
 
 SIMULATED = 20_000
 _BATCHES = 10
-#: Second moments below this, relative to the largest possible, are rounding.
+#: Second moments below this, relative to the largest possible, are rounding errors.
 _ROUNDING = 1e-12
-#: A parameter with a larger part than this along a direction is concerned by it.
+#: A direction involves a parameter if its entry is larger than this.
 _PART = 1e-6
 
 
@@ -163,7 +163,7 @@ def asymptotics(
 
 @dataclass(frozen=True)
 class _Span:
-    """What a model determines, what a policy does, and when a matrix over either is singular up to rounding.
+    """What a model determines, what a policy determines, and when a matrix over either is singular up to rounding.
 
     ``basis`` (r, d) spans everything but the model's gauge freedom, ``determined`` (r, e) what the policy determines of
     it, both of θ in ``units`` (r,) of the features; ``open`` (r,) marks the parameters with a part outside. Moments of
@@ -186,7 +186,7 @@ class _Span:
         units = np.ones(r) if model.feature_units is None else model.feature_units
         gauge = null_space(interactions(model))
         if likelihood is not None and np.isneginf(model.log_tables(np.zeros(r))).any():
-            # Forbidden states: parameters that matter in them only are free too. At θ = 0 nothing else is near 0.
+            # Forbidden states: parameters that act only in them are free too. At θ = 0 no other moment is near 0.
             gauge = null_space(-likelihood.hessian_matrix(np.zeros(r)) / np.outer(units, units))
         basis = null_space(gauge.T)
         determined, unknown = basis, np.zeros(r, dtype=bool)
@@ -205,11 +205,11 @@ class _Span:
 
     @property
     def undetermined(self) -> tuple[str, ...]:
-        """The names of the parameters that the policy leaves open."""
+        """The names of the parameters that the policy does not determine."""
         return tuple(self.names[place] for place in np.flatnonzero(self.open).tolist())
 
     def covariance(self, bread: FloatArray, meat: FloatArray) -> tuple[FloatArray, int]:
-        """Υ Σ Υ, infinite for what is open and NaN for what is lost, and how many directions are lost."""
+        """Υ Σ Υ, infinite if not determined and NaN if lost to rounding, and the number of directions lost."""
         inverse, lost = self._inverse(bread, self.determined, _ROUNDING * self.scale * self.weight)
         covariance = between(inverse, meat)
         gone = self.open | (np.abs(lost).max(axis=1, initial=0.0) > _PART)
@@ -218,7 +218,7 @@ class _Span:
         return covariance, lost.shape[1]
 
     def inverse_information(self, information: FloatArray) -> tuple[FloatArray, int]:
-        """The inverse information, and how many directions of it are lost."""
+        """The inverse information, and the number of directions lost to rounding."""
         inverse, lost = self._inverse(information, self.basis, _ROUNDING * self.scale)
         return inverse, lost.shape[1]
 
@@ -230,7 +230,7 @@ class _Span:
 
 
 def _jackknife_error(span: _Span, common: CommonDraws, reference: FloatArray, kind: str) -> float:
-    """Standard error of the efficiency from leaving out one batch of draws at a time; NaN where a part shows too little."""
+    """Standard error of the efficiency from leaving out one batch of draws at a time; NaN if a batch is too small."""
     values = []
     for batch in range(_BATCHES):
         bread, meat, unseen = common.without(batch).moments(span.inverse_information, reference, span.basis.shape[1])

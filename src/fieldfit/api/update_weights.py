@@ -1,4 +1,4 @@
-"""`update_weights`: the β step of Algorithm 1 at a fitted θ, for those who write the alternation themselves."""
+"""`update_weights`: the β step of Algorithm 1 at a fitted θ, for users who write the alternation themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fieldfit.weights.choice import WeightsRidge, best_beta
 from fieldfit.weights.groups import DrawnPolicy
 from fieldfit.weights.statistics import DataStatistics
 
-#: Diagonal entries of the bread, relative to the largest, that are taken for 0.
+#: Diagonal entries of the bread below this, relative to the largest, count as 0.
 _ROUNDING = 1e-14
 
 
@@ -38,11 +38,11 @@ def update_weights(
     form : {"exact", "diagonal"}, default: "diagonal"
         ``"exact"`` uses log-determinants, ``"diagonal"`` Hadamard's bound, for many parameters.
     formula : {"exact", "published"}, default: "exact"
-        ``"exact"`` uses the drawn Z and so the noise of selection. ``"published"`` has λ in its place.
+        ``"exact"`` uses the drawn Z, which includes the selection noise. ``"published"`` replaces Z by λ.
     probes : int, default: 16
         Number of random directions for estimated diagonals.
     gamma : float, default: 0
-        WeightsRidge γ‖β − β₀‖² that is added to the criterion, with equal weights β₀.
+        Factor γ of the ridge γ‖β − β₀‖² that is added to the criterion, with equal weights β₀.
 
     Returns
     -------
@@ -94,9 +94,9 @@ def update_weights(
 def _without_undetermined(
     moments: MixtureMoments, copies: FloatArray | None
 ) -> tuple[MixtureMoments, FloatArray | None]:
-    """Diagonal moments without the parameters that only the penalty holds.
+    """Diagonal moments without the parameters that only the penalty determines.
 
-    Where the samples have probability 1 up to rounding, the bread is 0 up to rounding in every family, with either sign.
+    If the samples have probability 1 up to rounding, the bread is 0 up to rounding in every family, with either sign.
     """
     largest = moments.J.max(axis=0)
     kept = largest > _ROUNDING * largest.max()

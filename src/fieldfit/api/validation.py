@@ -1,4 +1,4 @@
-"""Held-out likelihood and simulation from the fit: two ways to see whether a model is good enough."""
+"""Held-out likelihood and goodness of fit by simulation."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def weighted_means(
 
 
 def fold_members(n: int, folds: int, random_state: int, groups: IntArray | None = None) -> IntArray:
-    """The fold of each sample (n,), as equal in size as can be; samples of one group are in one fold."""
+    """The fold of each sample (n,). Folds are as equal as possible, and samples of one group are in one fold."""
     random = np.random.default_rng(random_state)
     if groups is None:
         members = np.arange(n) % folds
@@ -203,7 +203,7 @@ def _pair_names(dataset: Table) -> list[str]:
     return [*(f"E {name}" for name in names), *pairs, "sd of the sum"]
 
 
-#: Datasets behind the expectation that each refitted statistic is compared with.
+#: Number of simulated datasets for the expectation of each refitted statistic.
 _EXPECTATION = 10
 
 
@@ -215,23 +215,23 @@ def goodness_of_fit(
     names: Sequence[str] | None,
     refit: bool,
 ) -> pd.DataFrame:
-    """Statistics of the data beside their distribution over datasets simulated at θ̂.
+    """Compare statistics of the data with their distribution over datasets simulated at θ̂.
 
     Columns: observed, expected, std_dev, z, p. ``std_dev`` is over the simulated datasets: of the statistic, and with
     ``refit`` of the statistic minus its expectation under the dataset's own estimate, which is smaller because the
-    estimate takes up part of the deviation; z = gap / std_dev in both cases. p is
-    two-sided, (1 + the number of simulated datasets at least as far from the mean) / (1 + their number).
+    estimate adapts to the dataset; z = difference / std_dev in both cases. p is two-sided, (1 + the number of
+    simulated datasets at least as far from the mean) / (1 + their number).
 
-    Without ``refit``, θ̂ was fitted to the same data but not to the simulated ones, so statistics that the fit matches come
-    out closer than by chance and p is conservative: a small p is evidence against the model, a large one is not
-    evidence for it. With ``refit`` (the parametric bootstrap) every simulated dataset is fitted with the same
-    policy, penalty and fixed parameters (automatic weights are kept) and a selection of its own, and what is
-    compared is a statistic minus its expectation under the dataset's own estimate (the mean over 10 datasets
-    simulated at it): p is right to first order, at the price of ``n_simulated`` fits.
+    Without ``refit``, θ̂ was fitted to the same data but not to the simulated ones, so statistics that the fit
+    matches agree better than by chance, and p is conservative: a small p is evidence against the model, a large one
+    is not evidence for it. With ``refit`` (the parametric bootstrap) every simulated dataset is fitted with the same
+    policy, penalty and fixed parameters (automatic weights are kept) and a new selection. The comparison then uses a
+    statistic minus its expectation under the dataset's estimate (the mean over 10 datasets simulated at it). p is
+    correct to first order, and costs ``n_simulated`` fits.
 
     A statistic that is NaN, of the data or of a simulated dataset, has no p. Simulated datasets have as many samples as the
-    data, all copies of counts included, and miss the same values. Uneven importance weights are refused: they do not tell
-    from which law the samples were drawn, so no dataset can be simulated that varies as the data do.
+    data, all copies of counts included, and miss the same values. Unequal importance weights raise an error: they do
+    not define the distribution of the samples, so no dataset with the same variation can be simulated.
 
     The default statistics of a field are the means of all variables and of the products of all pairs (of the codes 0, 1, …)
     and the standard deviation of the sum; of another model the mean composite log-likelihood.
