@@ -1,4 +1,4 @@
-"""Everything on one group's network in two tables: a row for each pair, and a row for each variable."""
+"""The network of one group in two tables: a row for each pair, and a row for each variable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-#: Bootstrap error over standard error of a pair above which its debiased interval is unreliable.
+#: Ratio of bootstrap error and standard error of a pair above which its debiased interval is unreliable.
 _LARGEST_RATIO = 2.0
 
 
@@ -108,7 +108,7 @@ class Analysis:
 
 
 def _unstable(edges: pandas.DataFrame, ratio: pandas.Series) -> list[str]:
-    """A caution where the bootstrap contradicts standard errors: columns that others nearly determine, or rare values."""
+    """A caution if the bootstrap contradicts standard errors: columns that others nearly determine, or rare values."""
     far = ratio[ratio > _LARGEST_RATIO].sort_values(ascending=False)
     if far.empty:
         return []

@@ -30,7 +30,7 @@ class NetworkBootstrap:
     couplings : ndarray of shape (resamples, m, m)
         The networks of the bootstrap samples, with the λ chosen again in each.
     debiased : ndarray of shape (resamples, m, m)
-        Their debiased couplings; NaN where a bootstrap sample does not determine them.
+        Their debiased couplings; NaN if a bootstrap sample does not determine them.
     standard_errors : ndarray of shape (m, m)
         Sandwich errors of the debiased couplings.
 
@@ -190,7 +190,7 @@ def bootstrap(
 
 
 def _deviation(drawn: FloatArray) -> FloatArray:
-    """Standard deviations of the columns over rows that are not NaN; NaN where fewer than two are left."""
+    """Standard deviations of the columns over rows that are not NaN; NaN with fewer than two."""
     known = np.isfinite(drawn)
     count = known.sum(axis=0)
     kept = np.where(known, drawn, 0.0)

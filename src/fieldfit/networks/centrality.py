@@ -86,9 +86,9 @@ def predictability(data: object, network: Network) -> pandas.DataFrame:
     Returns
     -------
     DataFrame
-        A row for each variable. ``accuracy``: the share of right predictions. ``majority``: the share of the more
+        A row for each variable. ``accuracy``: the share of correct predictions. ``majority``: the share of the more
         frequent value, which is the accuracy without the others. ``normalised``: (accuracy − majority) / (1 −
-        majority), which is 0 where the others do not help and 1 where they determine the variable (Haslbeck and
+        majority), which is 0 if the others do not help and 1 if they determine the variable (Haslbeck and
         Waldorp, "How well do network models predict observations?", 2018).
 
     Examples

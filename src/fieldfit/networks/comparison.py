@@ -1,10 +1,11 @@
-"""Do two groups have the same network? Permutation tests of the whole and of single edges.
+"""Permutation tests of two groups' networks: of the whole networks and of single edges.
 
 van Borkulo et al., "Comparing network structures on three aspects: a permutation test", Psychological Methods (2022). Under
 the hypothesis that both groups are samples of one distribution their labels are exchangeable, so the networks of randomly
 labelled groups of the same sizes show how much networks differ by chance. p values count the observed labels as
 one of the permutations, (1 + #{permuted ≥ observed}) / (1 + permutations). This makes the tests exact, because the networks
-of the observed groups are estimated by the same function as those of permuted groups, with its tolerance and end of paths.
+of the observed groups are estimated by the same function as those of permuted groups, with the same tolerance and the
+same stopping rule of paths.
 """
 
 from __future__ import annotations
@@ -71,12 +72,12 @@ class Comparison:
 
     @property
     def structure_p(self) -> float:
-        """p of equal networks, by the largest difference of a coupling."""
+        """p-value of equal networks, by the largest difference of a coupling."""
         return _p(np.abs(self.difference).max(), np.abs(self.differences).max(axis=(1, 2), initial=0.0))
 
     @property
     def strength_p(self) -> float:
-        """p of equal global strengths."""
+        """p-value of equal global strengths."""
         observed = self.networks[0].global_strength - self.networks[1].global_strength
         return _p(abs(observed), np.abs(self.strengths))
 
@@ -180,7 +181,7 @@ def compare_groups(
     by : str or None, default: None
         The column with the groups; None if ``data`` are `Responses` with groups.
     groups : tuple of two str or None, default: None
-        Which groups to compare. None: the two groups that there are.
+        Which groups to compare. None: the two groups in the data.
     permutations : int, default: 1000
         Number of permutations. The smallest p is 1 / (permutations + 1).
     gamma, rule
@@ -245,7 +246,7 @@ def _two_groups(answers: Responses, groups: tuple[str, str] | None) -> dict[str,
 
 
 def _weights(together: Responses, labels: list[str]) -> FloatArray:
-    """How often each different row occurs in each group (groups, rows)."""
+    """Count of each distinct row in each group (groups, rows)."""
     rows, which = together.distinct
     counts = [np.bincount(which[together.groups == label], minlength=len(rows)) for label in labels]
     return np.array(counts, dtype=np.float64)

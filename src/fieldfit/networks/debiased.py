@@ -1,13 +1,13 @@
-"""Estimates and errors of all couplings that selection does not bias: one Newton step away from the penalty.
+"""Debiased couplings and their errors: one Newton step from the penalised estimate, without selection bias.
 
 The penalised regression of variable j has coefficients c, with the intercept at its own place; z_i is row i with a 1 there:
 
     c̃ = c + H⁻¹ (1/n) Σ_i z_i (x_ij − p_i),     H = (1/n) Σ_i p_i (1 − p_i) z_i z_iᵀ
 
 (van de Geer, Bühlmann, Ritov and Dezeure, "On asymptotically optimal confidence regions and tests for high-dimensional
-models", 2014, with H invertible). A coupling is the mean of its two coefficients, and its variance that of the mean of
-their influences H⁻¹ z_i (x_ij − p_i): the two regressions share the samples. c̃ is not 0 where c is, and its law does not
-depend on what the penalty selected.
+models", 2014, with H invertible). A coupling is the mean of its two coefficients, and its variance is that of the
+mean of their influences H⁻¹ z_i (x_ij − p_i), because the two regressions share the samples. c̃ is not 0 if c is 0,
+and its distribution does not depend on the selection by the penalty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BYTES = 1 << 26
 def _step(
     rows: FloatArray, weight: FloatArray, j: int, coefficients: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """c̃ (m,), H⁻¹ (m, m) and x_ij − p_i (rows,) of variable j; NaN where H has no inverse. Weights sum to 1."""
+    """c̃ (m,), H⁻¹ (m, m) and x_ij − p_i (rows,) of variable j; NaN if H is singular. Weights sum to 1."""
     z = rows.copy()
     z[:, j] = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -44,7 +44,7 @@ def _step(
 def debiased_couplings(
     rows: NDArray[np.uint8], weight: FloatArray, regressions: FloatArray, thresholds: FloatArray
 ) -> FloatArray:
-    """Debiased couplings (m, m), symmetric, zeros on the diagonal; ``weight`` (rows,) says how often each row counts."""
+    """Debiased couplings (m, m), symmetric, zeros on the diagonal; ``weight`` (rows,) is the count of each row."""
     values, share = rows.astype(np.float64), weight / weight.sum()
     kept = share > 0
     values, share = values[kept], share[kept]
@@ -67,7 +67,7 @@ def debiased_with_errors(
     for j in range(m):
         penalised = _with_intercept(regressions[j], thresholds[j], j)
         directed[j] = _step(values, share, j, penalised)[0]
-        # The penalty pulls c towards 0, where H is larger; at c̃ the errors have no such bias.
+        # The penalty shrinks c towards 0, which makes H larger. At c̃ the errors have no such bias.
         _, inverses[j], residuals[j] = _step(values, share, j, directed[j])
     squares, means = np.zeros((m, m)), np.zeros((m, m))
     step = max(1, _BYTES // (8 * m * m))

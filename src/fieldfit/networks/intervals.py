@@ -1,4 +1,4 @@
-"""Intervals of couplings: plain ones of a refit to the selected edges, and debiased ones that allow for the selection."""
+"""Intervals of couplings: from a refit of the selected edges, and debiased ones that account for the selection."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ def refit(data: object, network: Network, **options: Any) -> Fit:
     Parameters
     ----------
     data : DataFrame, array_like, str, Path or Responses
-        The answers. Missing values are summed out exactly where a row's width allows; ``fit.dropped_rows`` has the rest.
+        The answers. Missing values are summed out exactly if the row is narrow enough; ``fit.dropped_rows`` lists the
+        others.
     network : Network
         Its edges are the couplings of the model.
     **options
-        Options of `fieldfit.fit`, such as ``sigma2`` where some couplings are separated.
+        Options of `fieldfit.fit`, such as ``sigma2`` if some couplings are separated.
 
     Returns
     -------
     Fit
-        Everything that a fit has: standard errors, tests, simulation. Its θ has the couplings of ``network.pairs``, then
-        the thresholds.
+        A fit with standard errors, tests and simulation. θ has the couplings of ``network.pairs``, then the
+        thresholds.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def refit(data: object, network: Network, **options: Any) -> Fit:
 def edge_intervals(
     data: object, network: Network, *, level: float = 0.95, fitted: Fit | None = None
 ) -> pandas.DataFrame:
-    """Return intervals of all couplings: debiased ones, and for the network's edges plain ones of a refit.
+    """Return intervals of all couplings: debiased ones, and for the network's edges also those of a refit.
 
     Parameters
     ----------
@@ -80,8 +81,8 @@ def edge_intervals(
         ``refit_lower``, ``refit_upper``: estimate and interval of the selected edges without the penalty, as if the
         edges had been known beforehand; after selection they are too optimistic. ``debiased``, ``se``, ``lower``,
         ``upper``: one Newton step from the penalised estimate, with an interval that is valid for any selection.
-        ``p``: that of debiased = 0; ``q``: after Benjamini and Hochberg. NaN for pairs of which one of the four joint
-        answers never occurs: without the penalty their coupling is at infinity.
+        ``p``: the p-value of debiased = 0. ``q``: adjusted by Benjamini and Hochberg. NaN for pairs with a joint
+        answer (of four) that never occurs: without the penalty their coupling is infinite.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def edge_intervals(
 
 
 def _complete_pairs(answers: Responses) -> BoolArray:
-    """Of which pairs (m, m) all four joint answers occur."""
+    """Pairs (m, m) for which all four joint answers occur."""
     rows = answers.distinct[0].astype(np.float32)
     complete = np.ones((rows.shape[1], rows.shape[1]), dtype=bool)
     for left, right in itertools.product((rows, 1.0 - rows), repeat=2):
@@ -147,7 +148,7 @@ def _complete_pairs(answers: Responses) -> BoolArray:
 
 
 def false_discovery_rates(p: FloatArray) -> FloatArray:
-    """Return the adjusted p values of Benjamini and Hochberg; NaN stay NaN and do not count.
+    """Return the adjusted p-values of Benjamini and Hochberg. NaN stay NaN and do not count.
 
     Parameters
     ----------

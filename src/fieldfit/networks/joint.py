@@ -2,9 +2,9 @@
 
     minimise  −(1/n) Σ_i Σ_j log p(x_ij | rest) + λ Σ_{j<k} (s_j + s_k) |w_jk|,     s_j the standard deviation of variable j
 
-This is the sum of the regressions of all variables with the same λ, and with both coefficients of a pair equal. Of a row
-with missing values each log p is that of what is known, by exact sums over what is not. The criterion is the sum of those
-of the regressions, each coupling being in two of them:
+This is the sum of the regressions of all variables with the same λ, and with both coefficients of a pair equal. For a
+row with missing values, each log p is the log probability of the known values, by exact sums over the missing ones.
+The criterion is the sum of those of the regressions. Each coupling is in two of them:
 
     EBIC = −2 Σ_i Σ_j log p(x_ij | rest) + 2 J (log n + 2 γ log(m − 1)),     J couplings
 """
@@ -28,8 +28,8 @@ from fieldfit.policies import as_policy
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, WidthError
 
-#: Values of λ, from the smallest that gives no edge down to this share of it; the path ends early after this many
-#: values in a row that do not lower the criterion.
+#: Number of λ, from the smallest without an edge down to this share of it; and number of consecutive λ without a
+#: lower criterion after which the path stops.
 _LENGTH, _RATIO, _PATIENCE = 60, 0.005, 12
 _TOLERANCE = 1e-6
 
@@ -41,7 +41,7 @@ class JointPath:
     Parameters
     ----------
     lambdas : ndarray of shape (L,)
-        The λ, which fall.
+        The λ, in decreasing order.
     thetas : ndarray of shape (L, r)
         Couplings, then thresholds.
     log_likelihood : ndarray of shape (L,)
@@ -80,8 +80,8 @@ def joint_network(
     Parameters
     ----------
     data : DataFrame, array_like, str, Path or Responses
-        Columns with two values each. Missing values are summed out exactly where that needs no larger table than
-        ``largest_table``; the other rows are listed in ``path.dropped_rows``.
+        Columns with two values each. Missing values are summed out exactly if that needs no larger table than
+        ``largest_table``; ``path.dropped_rows`` lists the other rows.
     gamma : float, default: 0.25
         Weight γ of the prior in EBIC.
     largest_table : int, default: 65536
@@ -110,9 +110,9 @@ def joint_network(
     check_gamma(gamma)
     answers = read_responses(data)
     model = BoltzmannMachine(answers.m, biases=True, names=answers.names)
-    # Equal rows are one sample that counts more often.
+    # Equal rows are merged into one sample with a count.
     rows, place, counts = np.unique(answers.codes, axis=0, return_inverse=True, return_counts=True)
-    # Summed over are the states of the missing answers and of one that is known; a row without any has no part.
+    # The sum is over the states of the missing answers and of one known answer. Rows without known answers are skipped.
     absent = (rows < 0).sum(axis=1)
     wide = np.flatnonzero((absent + 1 > np.log2(largest_table)) & (absent < answers.m) & (absent > 0))
     if len(wide) == len(rows):
@@ -137,7 +137,7 @@ def joint_network(
 def _log_likelihood(
     codes: NDArray[np.int8], counts: FloatArray, model: BoltzmannMachine
 ) -> Callable[[FloatArray], tuple[float, FloatArray]]:
-    """Of θ: the log pseudo-likelihood of rows that count ``counts`` times, and its gradient."""
+    """The log pseudo-likelihood of rows with ``counts`` as a function of θ, and its gradient."""
     table = Table(np.ascontiguousarray(codes, dtype=np.int32), model.names, ((0, 1),) * model.m)
     problem = model.compile(table, as_policy("PL1").bind(model.structure(table)).draw(0, 0, table.n))
     return lambda theta: problem.value_grad(theta, counts)
@@ -168,7 +168,7 @@ def _follow(
 
     largest = float((np.abs(loss(theta)[1][:edges]) / weights[:edges]).max())
     lambdas = largest * np.geomspace(1.0, _RATIO, _LENGTH)
-    # Without couplings the second derivative of a coupling is the sum of its two conditionals'.
+    # Without couplings, the second derivative of a coupling is the sum of those of its two conditionals.
     variance = scale**2
     spread = mean[second] * variance[first] + mean[first] * variance[second]
     diagonal = np.concatenate([spread, variance])

@@ -4,9 +4,9 @@
 
 The sequence of λ and the rule that ends it are those of glmnet (Friedman, Hastie and Tibshirani, "Regularization paths for
 generalized linear models via coordinate descent", 2010): 100 values from the smallest λ at which all β are 0 down to 1e-4
-of it (1e-2 with fewer samples than predictors), on a log scale; the path ends when 99.9% of the deviance are explained,
-or a further λ explains less than 1e-5 more. A resample, a subsample or a group is a weighting: samples that do not
-count have weight 0.
+of it (1e-2 with fewer samples than predictors), on a log scale; the path ends when 99.9% of the deviance is
+explained, or if the next λ explains less than 1e-5 more. A resample, a subsample or a group is a weighting: excluded
+samples have weight 0.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from fieldfit.types import FloatArray, IntArray
 
 #: As in glmnet.
 LENGTH, LEAST, LEAST_GAIN, MOST_DEVIANCE = 100, 5, 1e-5, 0.999
-#: Optimality conditions hold to this, in units of standardised variables.
+#: Tolerance of the optimality conditions, in units of standardised variables.
 TOLERANCE = 1e-7
-#: A path that is followed for its lowest EBIC ends where EBIC is above that by the price of this many couplings.
+#: A path that searches for the lowest EBIC stops when EBIC exceeds it by the cost of this many couplings.
 WORSE = 6.0
-#: Samples × variables × λ in one call where progress is shown; about a second.
+#: Samples × variables × λ in one call with progress, about one second.
 _WORK = 2e8
 
 
@@ -35,9 +35,9 @@ _WORK = 2e8
 class LogisticPaths:
     """Paths of ``weightings`` × m regressions, each with at most L values of λ.
 
-    ``coefficients`` (weightings, m, L, m): row j has the regression of variable j; its own place holds the intercept.
-    ``lambdas``, ``log_likelihood`` (weightings, m, L), the latter summed over samples. ``fitted`` (weightings, m) is how
-    many λ were fitted; entries beyond are 0. ``unfinished`` counts fits that did not reach the tolerance.
+    ``coefficients`` (weightings, m, L, m): row j has the regression of variable j; entry j holds the intercept.
+    ``lambdas``, ``log_likelihood`` (weightings, m, L), the latter summed over samples. ``fitted`` (weightings, m) is
+    the number of λ fitted; later entries are 0. ``unfinished`` counts fits that did not reach the tolerance.
     """
 
     coefficients: FloatArray
@@ -57,7 +57,7 @@ class LogisticPaths:
         return sizes
 
     def ebic(self, gamma: float) -> FloatArray:
-        """−2 log L + J log n + 2 γ J log(m − 1) (weightings, m, L) for J couplings; infinite beyond the fitted λ."""
+        """−2 log L + J log n + 2 γ J log(m − 1) (weightings, m, L) for J couplings; infinite for λ that were not fitted."""
         m, length = self.coefficients.shape[1:3]
         values: FloatArray = -2.0 * self.log_likelihood + self.sizes * _prices(self.totals, m, gamma)[:, None, None]
         values[np.arange(length) >= self.fitted[:, :, None]] = np.inf
@@ -81,10 +81,10 @@ def logistic_paths(
 ) -> LogisticPaths:
     """The paths for codes (n, m) of 0 and 1 and weights (weightings, n); None: every sample counts once.
 
-    ``lambdas`` that fall are used as they are, and all of them are fitted. With ``gamma`` a path ends where its EBIC is
-    clearly past the lowest value, the price of six couplings above it. EBIC may still fall below that value later: with
-    gamma = 0 another λ was chosen in 2 of 962 regressions of resampled surveys, with 0.25 in none of 965.
-    ``progress`` is called with the number of variables done and of all.
+    ``lambdas``, in decreasing order, are all fitted if they are given. With ``gamma`` a path stops when its EBIC
+    exceeds the lowest value by the cost of six couplings. EBIC could still fall below that value later: with gamma =
+    0 another λ was chosen in 2 of 962 regressions of resampled surveys, with 0.25 in none of 965. ``progress`` is
+    called with the number of variables done and of all.
     """
     n, m = codes.shape
     given = np.ones((1, n)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
@@ -128,6 +128,6 @@ def logistic_paths(
 
 
 def _prices(totals: FloatArray, m: int, gamma: float) -> FloatArray:
-    """What one coupling adds to EBIC, log n + 2 γ log(m − 1), for each total weight n."""
+    """The cost of one coupling in EBIC, log n + 2 γ log(m − 1), for each total weight n."""
     prices: FloatArray = np.log(totals) + 2.0 * gamma * np.log(max(m - 1, 1))
     return prices

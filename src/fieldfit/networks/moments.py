@@ -1,7 +1,7 @@
-"""Does the fitted network have the data's means, correlations and triplets? And does it stay near the data at all?
+"""Compare means, correlations and triplets of a network and the data, and check that the network does not drift away.
 
-A pairwise model that was fitted by conditionals may have a second mode far from the data: chains that start from
-the data then leave it, and the means drift away. Such a network is of no use for simulation.
+A pairwise model fitted by conditional likelihoods may have a second mode far from the data. Gibbs chains that start
+from the data then move to that mode, and the means drift away. Such a network must not be used for simulation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fieldfit.models.field import FieldModel
 
 _CHAINS = 64
-#: Draws at least and at most, where the number of rows decides.
+#: Fewest and most draws if the number of rows determines them.
 _DRAWS = (10_000, 100_000)
 
 
@@ -40,7 +40,7 @@ class NetworkMoments:
     means : ndarray of shape (2, m)
         Means of the variables: data, network.
     correlations : ndarray of shape (2, pairs)
-        Correlations of pairs; NaN where a variable is constant among the draws.
+        Correlations of pairs; NaN if a variable is constant in the draws.
     triplets : ndarray of shape (2, t)
         Central third moments E (x_j − μ_j)(x_k − μ_k)(x_l − μ_l) of all triplets, or of 3,000 drawn ones.
     places : ndarray of shape (t, 3)
@@ -86,7 +86,7 @@ class NetworkMoments:
 
     @property
     def drift_in_errors(self) -> float:
-        """The largest such difference in standard errors of the data's mean, over variables that are not constant."""
+        """The same difference in standard errors of the data's mean, over variables that are not constant."""
         p = self.means[0]
         far, error = (
             np.abs(np.stack([self.means[1], self.elsewhere]) - p).max(axis=0),
@@ -133,8 +133,8 @@ def compare_moments(
         The network, or a fit of any field with two states for each variable. Draws are by Gibbs sampling, in chains that
         start from rows of the data.
     draws : int or None, default: None
-        Number of draws. None: as many as there are complete rows, but at least 10,000 and at most 100,000, so that the
-        noise of the draws is not taken for a misfit.
+        Number of draws. None: as many as there are complete rows, but at least 10,000 and at most 100,000, so that
+        sampling noise does not look like misfit.
     random_state : int, default: 0
         Seed.
 
@@ -171,7 +171,8 @@ def compare_moments(
     start = np.ascontiguousarray(rows[random.integers(len(rows), size=chains)], dtype=np.int32)
     tables = model.log_tables(theta)
     drawn = gibbs_sample(model.graph, tables, draws, random_state, start=start)
-    # A network with a second mode may hold chains that start from the data; others show where it would rather be.
+    # With a second mode, chains that start from the data may stay near them. Chains from random states find the other
+    # mode.
     elsewhere = gibbs_sample(model.graph, tables, min(draws, 2000), random_state + 1, chains=_CHAINS).mean(axis=0)
     places = triplets_of(len(names), random)
     pairs = np.stack(np.triu_indices(len(names), 1), axis=1)

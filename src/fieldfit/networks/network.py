@@ -32,8 +32,8 @@ class Network:
     method : str
         How it was estimated.
     regressions : ndarray of shape (m, m) or None
-        Row j has the coefficients of the regression of variable j on the others, its own place 0; None where the network
-        was not estimated by regressions.
+        Row j has the coefficients of the regression of variable j on the others, with 0 at j. None if the network was
+        not estimated by regressions.
     lambdas : ndarray of shape (m,)
         The strength of the penalty that was chosen for each variable (one for all: m equal numbers).
 

@@ -2,7 +2,7 @@
 
 van Borkulo et al., "A new method for constructing networks from binary data", Scientific Reports 4:5918 (2014): an L1
 path for each variable, the λ with the lowest EBIC = −2 log L + J log n + 2 γ J log(m − 1), J the number of couplings,
-and for each pair the mean of its two coefficients, where both are not 0 (AND) or in any case (OR).
+and for each pair the mean of its two coefficients, if both are nonzero (AND) or in any case (OR).
 """
 
 from __future__ import annotations
@@ -81,9 +81,8 @@ def resampled_networks(
 def chosen_regressions(rows: NDArray[np.uint8], weights: FloatArray, gamma: float) -> tuple[FloatArray, FloatArray]:
     """Regressions (weightings, m, m) and thresholds (weightings, m) by EBIC for weights (weightings, rows).
 
-    They are for resamples, to a tolerance of 1e-5, which changes coefficients by about 1e-4; the paths end where EBIC is
-    clearly past its lowest value. Samples to be compared with resamples by an exact test need the same treatment:
-    `resampled_networks`.
+    For resamples: the tolerance of 1e-5 changes coefficients by about 1e-4, and paths stop when EBIC is clearly above
+    its lowest value. If an exact test compares data with resamples, estimate both with `resampled_networks`.
     """
     return split(_resampled_paths(rows, weights, gamma).chosen(gamma)[0])
 
@@ -122,6 +121,6 @@ def checked_rule(rule: str) -> Callable[[FloatArray], FloatArray]:
 
 
 def check_gamma(gamma: float) -> None:
-    """Refuse a γ that EBIC does not have."""
+    """Check γ of EBIC."""
     if not 0 <= gamma < np.inf:
         raise ModelError(f"gamma is {gamma}; it must be at least 0. Usual values are from 0 to 0.5.")

@@ -1,6 +1,6 @@
-"""Resamples of a table as weights of its different rows: bootstrap, halves, and groups with permuted labels.
+"""Resamples of a table as weights of its distinct rows: bootstrap, halves, and groups with permuted labels.
 
-Equal rows are interchangeable, so a resample is a draw of how often each different row occurs: multinomial with
+Equal rows are interchangeable, so a resample is a draw of the counts of the distinct rows: multinomial with
 replacement, multivariate hypergeometric without.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from fieldfit.networks.logistic_paths import LENGTH
 from fieldfit.types import FloatArray, IntArray, ModelError
 
-#: Networks that are estimated together: at most this many, and at most this many bytes of paths.
+#: Most networks that are estimated together, and most bytes of their paths.
 _MOST_RESAMPLES_AT_ONCE, _BYTES = 16, 1 << 27
 
 Draw = Callable[[int], FloatArray]
@@ -21,7 +21,7 @@ Progress = Callable[[int, int], object]
 
 
 def bootstrap_weights(counts: IntArray, random: np.random.Generator) -> Draw:
-    """Draws (b, rows) of as many samples as there are, with replacement."""
+    """Draws (b, rows) of n samples with replacement."""
     n = int(counts.sum())
     return lambda b: random.multinomial(n, counts / n, size=b).astype(np.float64)
 

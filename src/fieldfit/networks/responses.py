@@ -1,4 +1,4 @@
-"""Answers with two values each: read from a table, recoded to 0 and 1, and checked for what a network cannot use."""
+"""Binary answers: read from a table, recoded to 0 and 1, and checked for columns that a network cannot use."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
 from fieldfit.types import BoolArray, DataError, FieldfitWarning, IntArray
 
-#: Names that say which group a row belongs to, rather than what was measured.
+#: Names of columns that probably contain groups, not variables.
 GROUP_NAMES = frozenset(
     ["group", "groups", "grp", "condition", "cohort", "arm", "treatment", "sex", "gender", "diagnosis", "class", "label",
      "site", "country", "wave", "sample", "id", "subject", "participant", "person"]
 )  # fmt: skip
-#: Fewer rows than this give no network; a value that occurs less often than `_RARE` gets a warning.
+#: Fewest rows of a network. A value that occurs less often than `_RARE` times gets a warning.
 LEAST_ROWS, _RARE = 10, 8
 
 
 @dataclass(frozen=True, eq=False)
 class Responses:
-    """Answers as codes (n, m): 1 for the larger of a column's two values, 0 for the smaller, −1 where it is missing.
+    """Answers as codes (n, m): 1 for the larger of a column's two values, 0 for the smaller, −1 if missing.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Responses:
 
     @cached_property
     def distinct(self) -> tuple[NDArray[np.uint8], IntArray]:
-        """The different rows without missing values, and for each such row of the table which one it is."""
+        """The distinct rows without missing values, and the number of the distinct row for each such row of the table."""
         complete = np.ascontiguousarray(self.codes[self.whole].astype(np.uint8))
         keys = np.packbits(complete, axis=1)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -77,7 +77,7 @@ class Responses:
 
     @cached_property
     def counts(self) -> IntArray:
-        """How often each different row without missing values occurs."""
+        """The count of each distinct row without missing values."""
         rows, inverse = self.distinct
         return np.bincount(inverse, minlength=len(rows))
 
@@ -163,7 +163,7 @@ def read_responses(
     leave_out : sequence of str, default: ()
         Columns that are not used.
     header : bool or None, default: None
-        Whether line 1 of a file has names. None: decided from the file.
+        Whether line 1 of a file has names. None: auto-detect.
 
     Returns
     -------
@@ -172,8 +172,8 @@ def read_responses(
     Raises
     ------
     DataError
-        If a column has other than two values, or a name such as "group" or "sex" that says which group a row belongs to
-        (unless ``columns`` names it), or if there are fewer than 10 rows.
+        If a column does not have two values, if its name suggests a group, such as "group" or "sex" (unless
+        ``columns`` names it), or if there are fewer than 10 rows.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def read_responses(
 
 
 def checked_for_regressions(answers: Responses) -> Responses:
-    """Refuse rows that are too few and columns that hardly vary among the complete rows; warn of rare values."""
+    """Raise an error for too few complete rows, or columns that hardly vary in them. Warn of rare values."""
     complete = answers.codes[answers.whole]
     if len(complete) < LEAST_ROWS:
         raise DataError(

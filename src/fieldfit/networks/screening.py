@@ -6,9 +6,9 @@ With s = 2x − 1 ∈ {−1, 1}, for each variable j,
     logRISE    minimise  log((1/n) Σ_i exp(−s_ij (h_j + Σ_k J_jk s_ik))) + λ Σ_k |J_jk|
 
 (Vuffray, Misra, Lokhov and Chertkov, "Interaction screening", 2016; Lokhov et al., "Optimal structure and parameter
-learning of Ising models", 2018, which has λ = c √(log(m² / 0.05) / n) with c = 0.4 for RISE and 0.8 for logRISE.) At the
-true parameters every term is a product without the local field, so that the gradient of the objective is 0 there.
-In the terms of 0 and 1, w_jk = 4 J_jk and τ_j = 2 h_j − 2 Σ_k J_jk.
+learning of Ising models", 2018, which has λ = c √(log(m² / 0.05) / n) with c = 0.4 for RISE and 0.8 for logRISE.) At
+the true parameters the local field cancels in every term, so the expected gradient of the objective is 0. For
+variables with the values 0 and 1, w_jk = 4 J_jk and τ_j = 2 h_j − 2 Σ_k J_jk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def rise_network(data: object, *, strength: float = 0.4, threshold: float = 0.0,
     strength : float, default: 0.4
         c of λ = c √(log(m² / 0.05) / n).
     threshold : float, default: 0.0
-        Couplings below this are set to 0, in terms of J: a quarter of the coupling between variables of 0 and 1.
+        Couplings with abs(J) below this are set to 0. J is a quarter of the coupling of variables with the values 0
+        and 1.
     rule : {"and", "or"}, default: "and"
         As in `nodewise_network`.
 
@@ -101,7 +102,7 @@ def _screen(data: object, transform: Transform, strength: float, threshold: floa
         start[j] = np.arctanh(np.clip(mean, -1 + 1e-9, 1 - 1e-9))
         l1 = np.full(m, lam)
         l1[j] = 0.0
-        design = spins * spins[:, [j]]  # s_j s_k; its own place gets s_j, for the local field
+        design = spins * spins[:, [j]]  # s_j s_k, with s_j at the place of j, for the local field
         design[:, j] = spins[:, j]
         solution = minimise_proximal(_objective(design, share, transform), start, l1, gtol=_TOLERANCE)
         couplings[j] = solution.x

@@ -22,7 +22,7 @@ from fieldfit.types import FloatArray, ModelError
 if TYPE_CHECKING:
     import pandas
 
-#: Values of λ, from the smallest that selects nothing in all samples down to this share of it.
+#: Number of λ, from the smallest that selects nothing in all samples down to this share of it.
 _LENGTH, _RATIO = 40, 0.02
 
 
@@ -35,11 +35,11 @@ class StabilitySelection:
     names : tuple of str
         The variables.
     lambdas : ndarray of shape (L,)
-        The λ, which fall.
+        The λ, in decreasing order.
     shares : ndarray of shape (L, m, m)
         How often an edge is selected at this λ or a larger one.
     used : int
-        How many of the λ are used: as many as the bound on false edges allows.
+        Number of λ used, as many as the bound on false edges allows.
     threshold : float
         π.
 
@@ -116,7 +116,7 @@ def stability_selection(
     false_edges : float, default: 1.0
         Bound on the expected number of false edges. It determines which λ are used.
     threshold : float, default: 0.75
-        The share of halves from which an edge is stable.
+        Least share of halves in which a stable edge is selected.
     pairs : int, default: 50
         Number of pairs of complementary halves.
     rule : {"and", "or"}, default: "and"

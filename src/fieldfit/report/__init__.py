@@ -1,1 +1,1 @@
-"""Plots and pages from plain tables and arrays. Nothing here knows a model, a policy or a planner."""
+"""Plots and pages from plain tables and arrays, without models, policies or plans."""

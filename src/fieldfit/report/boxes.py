@@ -1,4 +1,4 @@
-"""Selections as a picture: a row for each component, a column for each sample, a shaded diamond where it is selected.
+"""Selections as a picture: a row for each component, a column for each sample, a shaded diamond if it is selected.
 
 The shade is the cost of a component (darker: more expensive), on one scale for all boxes; the margins have the sums.
 """
@@ -37,7 +37,7 @@ class SelectionBox:
     selected : ndarray of bool, shape (components, samples)
         The selection.
     cost : ndarray of shape (components,)
-        What each component costs.
+        Cost of each component.
     captions : tuple of str, default: ()
         Lines below the box.
 
@@ -120,7 +120,7 @@ def draw_boxes(boxes: Sequence[SelectionBox]) -> Figure:
 
 
 def _box_rows(box: SelectionBox) -> float:
-    """Height in rows: title, components, sums, captions and air."""
+    """Height in rows: title, components, sums, captions and margins."""
     return 1.5 + len(box.components) + 1.15 + 0.95 * len(box.captions) + 0.6
 
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-#: Inches, and the points that a line needs for a name; where there is less room, names would lie on each other.
+#: Sizes in inches, and the points that a line needs for a name. With less room, names would overlap.
 _TALLEST, _SMALLEST_NAME = 14.0, 8.0
-#: Characters of a name that are written, and up to which the figure has its normal width.
+#: Most characters of a name, and most characters for which the figure has its normal width.
 _LONGEST, _NORMAL = 44, 14
 
 
@@ -28,8 +28,9 @@ def plot_coefficients(
 ) -> Axes:
     """Draw a table with the columns estimate, lower and upper (and q or p, if it has them); ``axis`` is below.
 
-    At most ``most`` parameters are drawn, those with the largest |z|; intervals that hold 0 are grey, others coloured.
-    Parameters without an interval (NaN) are counted in the title. Names are left out where lines are too close.
+    At most ``most`` parameters are drawn, those with the largest |z|; intervals that contain 0 are grey, others
+    coloured. Parameters without an interval (NaN) are counted in the title. Names are left out if lines are too
+    close.
     """
     drawn = table[table["lower"].notna()]
     left_out = len(table) - len(drawn)

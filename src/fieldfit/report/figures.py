@@ -1,4 +1,4 @@
-"""Saving pictures: one look for all of them, several formats, and the same file for the same content."""
+"""Saving figures: one style for all, several formats, and reproducible files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MUTED = "#6b6b6b"
 ACCENT = "#b3541e"
 BLUE = "#2b5c8a"
 
-_STYLE: Any = {  # matplotlib types its names of settings one by one
+_STYLE: Any = {  # matplotlib's type for settings lists every name
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.edgecolor": MUTED,
@@ -39,7 +39,7 @@ _STYLE: Any = {  # matplotlib types its names of settings one by one
 
 @contextlib.contextmanager
 def figure(width: float, height: float) -> Iterator[Figure]:
-    """A figure of this size in inches with the common look; it never opens a window."""
+    """Create a figure of this size in inches with the common style. It never opens a window."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -58,10 +58,10 @@ def draw_grid(
     margins: tuple[float, float],
     gaps: tuple[float, float],
 ) -> Figure:
-    """Panels in rows with the caption below; each entry draws into the axes that it is given.
+    """Draw panels in rows with a caption below. Each entry is a function that draws on the axes it receives.
 
-    ``width``, ``height`` are of one panel and ``margins`` are below and above all panels, in inches; ``gaps`` between
-    columns and rows are shares of a panel.
+    ``width`` and ``height`` are those of one panel, and ``margins`` those below and above all panels, in inches.
+    ``gaps`` between columns and rows are shares of a panel.
     """
     across = max(map(len, rows))
     lines = textwrap.wrap(caption, int(across * width * 15.5)) if caption else []

@@ -15,15 +15,15 @@ from fieldfit.report.svg import Chart
 from fieldfit.report.table import format_cell
 from fieldfit.types import FloatArray
 
-#: Variables up to which couplings are drawn as a network, and edges of it; more are drawn as a matrix.
+#: Most variables and edges of couplings that are drawn as a network. More are drawn as a matrix.
 MOST_NODES, _MOST_DRAWN_EDGES = 60, 400
-#: Names on the sides of a matrix, and letters of a name.
+#: Most names on the sides of a matrix, and most characters of a name.
 MOST_SIDES, _LETTERS = 80, 12
 
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A parameter with its interval; NaN where there is none."""
+    """A parameter with its interval; NaN if there is none."""
 
     name: str
     estimate: float
@@ -39,8 +39,8 @@ class Coefficient:
 
 
 def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, total: int) -> None:
-    """A table with a search box and an interval in each row; columns are sorted by their heads."""
-    # An estimate without an interval may be on its way to infinity.
+    """Add a table with a search box and an interval in each row. A click on a heading sorts by that column."""
+    # An estimate without an interval may be diverging.
     reach = max((abs(end) for row in rows for end in (row.lower, row.upper) if math.isfinite(end)), default=1.0)
     reach = reach or 1.0
     names = ("parameter", "estimate", "std. error", "z", f"{level:.0%} interval")
@@ -125,7 +125,7 @@ def network_chart(names: Sequence[str], values: FloatArray, what: str) -> str:
 
 
 def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directed: bool) -> str:
-    """A matrix of coloured cells; rows are what comes before."""
+    """A matrix of coloured cells; rows are the labels before."""
     m = len(names)
     side = 640.0
     margin = 8 + 7.0 * max(len(_cut(name)) for name in names)
@@ -183,7 +183,7 @@ def moment_chart(kind: str, names: Sequence[str], values: FloatArray) -> str:
 
 
 def add_influence(page: Page, lines: Sequence[tuple[str, float, str, float]], measure: str, caption: str) -> None:
-    """A table of samples (name, distance, parameter that changes most, its change) with a bar for each distance."""
+    """Add a table of samples (name, distance, parameter that changes most, its change) with a bar for each distance."""
     largest = max((value for _, value, _, _ in lines), default=1.0) or 1.0
     rows = []
     for sample, value, parameter, change in lines:
@@ -203,7 +203,7 @@ def add_influence(page: Page, lines: Sequence[tuple[str, float, str, float]], me
 
 
 def convergence_chart(iterations: Sequence[float], norms: Sequence[float]) -> str:
-    """The norm of the gradient against iterations, logarithmic."""
+    """The norm of the gradient against iterations, on a log scale."""
     shown = [(k, norm) for k, norm in zip(iterations, norms, strict=True) if norm > 0]
     low, high = min(norm for _, norm in shown), max(norm for _, norm in shown)
     last = max(k for k, _ in shown)

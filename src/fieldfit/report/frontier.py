@@ -1,6 +1,6 @@
 """The frontier of cost against variance with the region that no policy reaches, as a picture.
 
-`fieldfit.report.frontier_chart` is the same on a page, with sliders.
+`fieldfit.report.frontier_chart` is the interactive version, with sliders.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 _SHADE = "#e9e4dc"
 _MOST_NAMED_POINTS = 7
-#: The least ratio of the largest variance shown to the smallest: closer ones are the same for every purpose.
+#: Least ratio of the largest and the smallest variance shown: smaller differences do not matter.
 _NARROWEST = 1.06
-#: Error bars are drawn to this many standard errors, and make an axis of variances at most this many times longer.
+#: Length of error bars in standard errors, and the largest factor by which they may extend the axis of variances.
 ERRORS, _LONGER = 2.0, 3.0
 
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """A policy: its cost, its variance with a standard error, and whether nothing beats it."""
+    """A policy: its cost, its variance with a standard error, and whether no other policy beats it."""
 
     name: str
     cost: float
@@ -53,7 +53,7 @@ class Limits:
 
     @classmethod
     def of(cls, points: Sequence[FrontierPoint], floor: float | None) -> Limits:
-        """Limits with room for names and for the error bars, unless these are far longer than the points are apart."""
+        """Limits with room for names and for error bars, unless the bars are far longer than the range of the points."""
         least, most = min(point.variance for point in points), max(point.variance for point in points)
         if floor is not None:
             least = min(least, floor)
@@ -68,7 +68,7 @@ class Limits:
 
 
 def visible(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
-    """Without points so inaccurate that all others would be squeezed together."""
+    """The points without very inaccurate ones, which would compress the axis."""
     least = min(point.variance for point in points)
     chosen = next((point.variance for point in points if point.name == best), least)
     plain = next((point.variance for point in points if point.name == "PL1"), least)  # readers expect it
@@ -86,9 +86,9 @@ def draw_frontier(
     budget: float | None = None,
     floor: float | None = None,
 ) -> Figure:
-    """Cost against variance, both logarithmic; below ``edge`` (cost, least variance) is what no policy reaches.
+    """Draw cost against variance on log scales. No policy reaches the region below ``edge`` (cost, least variance).
 
-    ``budget`` is a vertical line, ``floor`` the variance that nothing can go below.
+    ``budget`` is a vertical line, ``floor`` the smallest possible variance.
     """
     shown = visible(points, best)
     limits = Limits.of(shown, floor)
@@ -150,7 +150,7 @@ def outline(
 
 
 def named(points: Sequence[FrontierPoint], best: str) -> list[FrontierPoint]:
-    """The recommended point and the plainest others: many names would hide the points."""
+    """The recommended point and the simplest other policies: many names would hide the points."""
     ranked = sorted(
         points, key=lambda point: (point.name != best, "+" in point.name or "*" in point.name, not point.on_frontier)
     )

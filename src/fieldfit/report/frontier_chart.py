@@ -1,4 +1,4 @@
-"""The frontier on a page: marks with notes and error bars, and sliders that move a mixture through the plane."""
+"""The frontier on a page: marks with tooltips and error bars, and sliders that change a mixture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fieldfit.report.frontier import FrontierPoint, Limits, named, outline, shor
 from fieldfit.report.page import Page
 from fieldfit.report.svg import LETTER, LINE, Chart
 
-#: The id of the values that the sliders choose from.
+#: HTML id of the values for the sliders.
 _ID = "mixtures"
 
 
@@ -44,7 +44,7 @@ def add_frontier(
     mixtures: Sequence[MixtureTable] = (),
     cost_text: Callable[[float], str] = "{:.3g}".format,
 ) -> None:
-    """Add the chart, and the sliders where there are mixtures. ``labels`` are those of cost and variance.
+    """Add the chart, and sliders if there are mixtures. ``labels`` are those of cost and variance.
 
     ``best`` is the recommended policy and ``fitted`` the one that was fitted.
     """
@@ -174,7 +174,7 @@ def _add_sliders(
 
 
 def _first_mixture(chart: Chart, table: MixtureTable) -> tuple[int, int]:
-    """Where the sliders start: near the middle, at a mixture that lies in the picture if there is one."""
+    """Start of the sliders: near the middle, at a mixture inside the chart if there is one."""
     middle = len(table.lam) // 3, len(table.beta) // 2
     places = [
         (abs(j - middle[0]) + abs(k - middle[1]), j, k)

@@ -17,7 +17,7 @@ _BELOW, _ABOVE = "#2166ac", "#b2182b"
 
 
 def draw_images(groups: Sequence[tuple[str, Array]], columns: Sequence[str]) -> Figure:
-    """Groups of images below each other: (label, images (rows, columns, height, width)), values from 0 to 1."""
+    """Draw groups of images below each other: (label, images (rows, columns, height, width)), values from 0 to 1."""
     from matplotlib.patches import Rectangle
 
     rows = sum(len(images) for _, images in groups)

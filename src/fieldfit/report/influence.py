@@ -1,4 +1,4 @@
-"""Influence plot: how far each observation moves the fit, with the strongest ones named."""
+"""Influence plot: the effect of each observation on the fit, with labels for the largest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-#: Samples up to which each has a stem of its own, and up to which points are drawn as vectors.
+#: Most samples that are drawn with stems, and most points that are drawn as vectors.
 _MOST_STEMS, _MOST_VECTORS = 600, 2_000
 
 
@@ -21,7 +21,7 @@ def plot_influence(
     """Draw the distance of every sample and name the ``k`` largest.
 
     ``table`` has a line for each sample, the one with the largest distance (its first column) first, the sample's number
-    as its index, and the ``parameter`` that it moves most (or None). Names for which there is no room are left out.
+    as its index, and the ``parameter`` that it changes most (or None). Labels without room are left out.
     """
     if ax is None:
         import matplotlib.pyplot as plt
@@ -49,7 +49,7 @@ def plot_influence(
     named = strongest["parameter"].notna().all()
     what = "sample: the parameter that it changes most" if named else "sample"
     ax.set_title(f"◆ the {len(strongest)} largest ({what})", fontsize=9, loc="left", color=MUTED)
-    # Where the axes are is known when the layout is done; the names must not lie on each other there.
+    # Names are placed after the layout, when the positions of the axes are known, so that they do not overlap.
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]
     texts = [
         (f"{row}: {line['parameter']}" if named else f"{row}", float(str(row)), float(line.iloc[0]))

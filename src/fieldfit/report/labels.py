@@ -1,4 +1,4 @@
-"""Names beside points: at the nearest place where they cover no other name, no point and no border."""
+"""Labels next to points, at the nearest position without overlap with labels, points or the border."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def name_points(
 ) -> list[str]:
     """Write ``names`` (text, x, y), the most important first, and return those that were written.
 
-    The limits and scales of the axes must be final. ``points`` are all that is drawn. A name far from its point gets a
-    thin line; one for which there is no place is left out. ``below`` allows names under their points. ``backed`` names
+    The limits and scales of the axes must be final. ``points`` are all drawn points. A name far from its point gets a
+    thin line; names without a free position are left out. ``below`` allows names under their points. ``backed`` names
     have a white box behind them, for axes with lines that names may cross.
     """
     scale = 72.0 / axes.figure.dpi
@@ -55,12 +55,12 @@ def name_points(
 
 
 def backing(colour: str = "white") -> Plain:
-    """A box behind a text, in the colour of the background, so that no line crosses the letters."""
+    """A box behind a text in the background colour, so that no line crosses the letters."""
     return {"boxstyle": "square,pad=0.08", "facecolor": colour, "edgecolor": "none", "alpha": 0.85}
 
 
 def _places(wide: float, high: float, below: bool) -> Iterator[tuple[float, float]]:
-    """Offsets of a name's lower left corner from its point, the nearest first."""
+    """Offsets of a name's lower left corner from its point, nearest first."""
     for away in (0.0, 10.0, 20.0, 31.0, 43.0, 56.0):
         for dx in (7.0, -wide - 7.0, -wide / 2):
             for dy in (away + 3.0, -away - high - 3.0)[: 1 + below]:

@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RED = "#b3261e"
-#: Light fills of clusters of variables, told apart also without colour vision; the first is that of no clusters.
+#: Light colours of clusters, distinct for colour-blind readers. The first is the colour without clusters.
 FILLS = ("#f3ead7", "#cfe3f5", "#fbd9c9", "#d5ebd3", "#e3d7f0", "#f7f0b6", "#d9d9d9", "#f6d3e4")
-#: Longest name that is written into its circle; where one is longer, circles have numbers and a list has the names.
+#: Longest name inside a circle. If a name is longer, circles have numbers and a list has the names.
 _LONGEST = 10
-#: Couplings of more than this many times the upper quartile do not set the scale of widths.
+#: Couplings above this multiple of the upper quartile do not affect the scale of widths.
 _FAR = 5.0
 #: Inches of one panel, and of the list of names.
 _PANEL, _LIST = 5.6, 2.1
 
 
 def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
-    """Positions (m, 2) in the unit square: springs along edges, stronger ones for larger abs(weight), none overlapping.
+    """Positions (m, 2) in the unit square by a spring layout (stronger for larger abs(weight)), without overlap.
 
     The same couplings and seed give the same positions.
     """
@@ -44,7 +44,8 @@ def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
     places = networkx.spring_layout(graph, seed=seed, iterations=300, weight="weight", k=1.6 / np.sqrt(m))
     points = np.array([places[j] for j in range(m)])
     points -= points.mean(axis=0)
-    # The longest direction is horizontal, with the first variable on the left: small changes of weights do not turn it.
+    # The longest direction is horizontal, with the first variable on the left, so that small changes of weights do
+    # not rotate it.
     _, _, axes = np.linalg.svd(points, full_matrices=False)
     points = points @ axes.T
     points *= np.where(points[0] > 0, -1.0, 1.0)
@@ -52,9 +53,9 @@ def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
 
 
 def widest(couplings: FloatArray) -> float:
-    """The strength that is drawn at full width: the largest one, without couplings that are far beyond all others.
+    """The strength that is drawn at full width: the largest one, without outliers.
 
-    A coupling on its way to infinity (separated data) would take all width from the rest.
+    A diverging coupling (separated data) would make all other edges thin.
     """
     strengths = np.abs(couplings[np.isfinite(couplings) & (couplings != 0)])
     if not len(strengths):
@@ -187,7 +188,7 @@ def _draw(
 
 
 def _around(positions: FloatArray, j: int, k: int, room: float) -> FloatArray:
-    """Points of the edge from j to k: straight, or a curve where a third variable would be closer to it than ``room``."""
+    """Points of the edge from j to k: straight, or a curve if a third variable is closer to it than ``room``."""
     start, end = positions[j], positions[k]
     along = end - start
     length = float(np.sqrt(along @ along))

@@ -1,4 +1,4 @@
-"""A self-contained HTML page: headings, paragraphs, tables and pictures, with nothing to load from elsewhere."""
+"""A self-contained HTML page: headings, paragraphs, tables and pictures, without external resources."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from importlib import resources
 from fieldfit.data.atomic import atomic_writer
 from fieldfit.report.table import PlainTable
 
-#: Headings from which on a page has a list of them at its top.
+#: Fewest headings for which a page has a table of contents.
 _LISTED = 3
-#: The page may run what it contains, and may load nothing.
+#: Content security policy: inline scripts and styles only, nothing is loaded.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -33,7 +33,7 @@ class Page:
     headings : list of (id, text)
         Its headings. By default none.
     words : callable
-        Applied to the text of paragraphs, notes and cautions. By default they stay as they are.
+        Function applied to the text of paragraphs, notes and cautions. By default they are unchanged.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Page:
         self.parts.append(f'<p class="note">{html.escape(self.words(text))}</p>')
 
     def cautions(self, texts: Sequence[str], title: str = "Cautions") -> None:
-        """Add a box with sentences that a reader must not miss.
+        """Add a box with important cautions.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Page:
         self.parts.append(f'<pre tabindex="0"><code>{html.escape(text)}</code></pre>')
 
     def table(self, table: PlainTable) -> None:
-        """Add a table, which scrolls by itself on narrow screens.
+        """Add a table, which scrolls on narrow screens.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Panels of curves and of points beside and below each other, with one caption: the shape of the paper's figures."""
+"""Grids of panels with curves and points and one caption, as in the paper's figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's colours without yellow: distinct for colour-blind readers, and in grey by their marks.
+#: Okabe and Ito's colours without yellow: distinct for colour-blind readers, and distinguished by marks in greyscale.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (6, 2, 1, 2)), (0, (2, 1.5)), (0, (1, 1)), "-")
 MARKS = ("o", "^", "s", "D", "v", "P")
@@ -95,7 +95,7 @@ class Panel:
     log_x, log_y : bool, default: False
         Whether an axis is logarithmic.
     x_range, y_range : tuple of float, or None, default: None
-        Ends of an axis. None: what the data need.
+        Ends of an axis. None: chosen from the data.
     legend : {"best", "upper right"} or None, default: "best"
         Where the legend is. None: no legend.
     plain_ticks : bool, default: False
@@ -205,7 +205,7 @@ def _draw_coloured(axes: Axes, series: Series, number: int) -> None:
         axes.plot(series.x, series.y, mark, color=colour, markersize=9, label=series.label, zorder=4)
     else:
         mark = MARKS[number % len(MARKS)]
-        # A thousand points are smaller as pixels, also in a file of vectors.
+        # Many points take less space as pixels, also in vector files.
         axes.plot(series.x, series.y, mark, color=colour, markersize=2.6, markeredgewidth=0, alpha=0.55,
                   label=series.label, zorder=2, rasterized=len(series.x) > 300)  # fmt: skip
 

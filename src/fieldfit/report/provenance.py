@@ -1,4 +1,4 @@
-"""Where a result comes from: versions of what computed it, and what to cite."""
+"""The origin of a result: versions of the software, and what to cite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAPER = (
 
 
 def library_versions() -> dict[str, str]:
-    """The versions of fieldfit and of what it computes with."""
+    """The versions of fieldfit and of the libraries that it uses."""
     known = {"Python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     for name in ("fieldfit", "numpy", "scipy", "pandas", "scikit-learn"):
         try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScatterPoint:
-    """A policy: what it costs, its variance and that variance's own standard error."""
+    """A policy: its cost, its variance and the standard error of the variance."""
 
     name: str
     cost: float
@@ -34,7 +34,7 @@ def frontier(points: Sequence[ScatterPoint]) -> list[ScatterPoint]:
 
 
 def draw_cost_variance(points: Sequence[ScatterPoint], cost: str, variance: str) -> Figure:
-    """Cost (logarithmic) against variance with two standard errors; those that nothing beats are joined by steps."""
+    """Draw cost (log scale) against variance with two standard errors; steps connect the points on the frontier."""
     best = frontier(points)
     with figure(6.6, 4.2) as drawing:
         axes = drawing.add_axes((0.11, 0.14, 0.86, 0.8))

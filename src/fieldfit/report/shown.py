@@ -1,4 +1,4 @@
-"""Results that show themselves: a few lines and a table, as text in 80 columns and as HTML in a notebook."""
+"""Display of results: a few lines and a table, as text in 80 columns and as HTML in a notebook."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WIDTH = 80
-#: Rows of a table that are shown; `to_frame` has all.
+#: Most rows of a displayed table; `to_frame` has all.
 ROWS = 20
 
 
@@ -24,11 +24,11 @@ class Shown(ABC):
 
     @abstractmethod
     def _lines(self) -> Sequence[str]:
-        """What is said above the table, the first line naming the result."""
+        """The lines above the table; the first one names the result."""
 
     @abstractmethod
     def _table(self) -> PlainTable | None:
-        """The numbers, already cut to `ROWS`."""
+        """The table, already cut to `ROWS` rows."""
 
     def __str__(self) -> str:
         lines = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in self._lines()]
@@ -58,7 +58,7 @@ def first_rows(table: PlainTable, count: int = ROWS) -> PlainTable:
 
 
 def frame_rows(frame: pd.DataFrame, most: int = 36) -> tuple[tuple[Cell, ...], ...]:
-    """The lines of a frame of numbers with names as its index, the names cut to a width."""
+    """The rows of a data frame of numbers, with the names of the index cut to a width."""
     names = [str(name) for name in frame.index]
     short = [name if len(name) <= most else name[: most - 1] + "…" for name in names]
     numbers = frame.to_numpy(dtype=float).tolist()

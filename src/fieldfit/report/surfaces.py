@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: From light to dark, for what has an order.
+#: From light to dark, for ordered labels.
 _SHADES = ("#e8b04a", "#d1495b", "#7b2d8b", "#1b1b4b")
 _MARKS = ("o", "^", "s", "D", "v", "P", "<")
 
@@ -94,12 +94,12 @@ class ContourPanel(Drawable):
     bar: bool = True
 
     def draw(self, axes: Axes) -> None:
-        """Lighter is less; what lies beyond the last level has the darkest colour."""
+        """Draw the contours: lighter is less, and values above the last level have the darkest colour."""
         levels = np.asarray(self.levels)
         filled = axes.contourf(self.x, self.y, self.z, levels=levels, cmap="viridis_r", extend="both")
         axes.contour(self.x, self.y, self.z, levels=levels, colors="white", linewidths=0.4)
         if self.bar:
-            # Beside the axes and not out of them: all panels of a row keep one size.
+            # Outside the axes, so that all panels of a row have the same size.
             scale = axes.figure.colorbar(filled, cax=axes.inset_axes((1.05, 0.0, 0.045, 1.0)), ticks=levels)
             scale.ax.tick_params(labelsize=7)
         row, column = np.unravel_index(int(np.nanargmin(self.z)), self.z.shape)
@@ -151,7 +151,7 @@ class ShadedCurves(Drawable):
     legend: bool = True
 
     def draw(self, axes: Axes) -> None:
-        """Grey curves; the legend, to the right, has the first and the last."""
+        """Draw grey curves; the legend, on the right, has the first and the last value."""
         count = len(self.values)
         for k, (value, row) in enumerate(zip(self.values, self.z, strict=True)):
             shade = str(0.75 * k / max(count - 1, 1))
@@ -165,7 +165,7 @@ class ShadedCurves(Drawable):
         _frame(axes, self.title, self.x_label, self.y_label)
 
     def _mark_ends(self, axes: Axes, top: float) -> None:
-        """Triangles where curves go on above the axes."""
+        """Draw triangles where curves leave the axes at the top."""
         places = []
         for row in self.z:
             for k in np.flatnonzero((row[:-1] > top) != (row[1:] > top)).tolist():
@@ -203,7 +203,7 @@ class Cloud:
 
 @dataclass(frozen=True)
 class TradeOffPanel(Drawable):
-    """Clouds of points; the region that no point reaches, further down and to the left than all of them, is shaded.
+    """Clouds of points, with the region below and to the left of all of them shaded.
 
     Parameters
     ----------
@@ -223,8 +223,8 @@ class TradeOffPanel(Drawable):
         Labels of clouds in their order, shown by colours from light to dark. Panels with the same sequence show a label
         by the same colour and mark. Empty: the clouds have no order.
     frontier : bool, default: False
-        Whether to draw each cloud faint, with a staircase through the points that no other of it beats, and the number of
-        points above the axes.
+        Whether to draw each cloud faintly, with a staircase through its frontier, and the number of points above the
+        axes.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class TradeOffPanel(Drawable):
     frontier: bool = False
 
     def draw(self, axes: Axes) -> None:
-        """The region is a staircase below the points that nothing beats."""
+        """Draw the clouds. The region is a staircase below the points on the frontier."""
         axes.set_xscale("log" if self.log_x else "linear")
         for k, cloud in enumerate(self.clouds):
             colour, mark = _colour_and_mark(cloud.label, k, self.ordered)
@@ -325,7 +325,7 @@ class DiagonalPanel(Drawable):
     ordered: Sequence[str] = ()
 
     def draw(self, axes: Axes) -> None:
-        """Points, and the diagonal dashed. Marks are hollow, so that points in the same place can be told apart."""
+        """Draw the points and a dashed diagonal. Marks are hollow, so that coinciding points can be distinguished."""
         values = np.concatenate([np.concatenate([c.x, c.y]) for c in self.clouds])
         low, high = float(values.min()), float(values.max())
         margin = 0.05 * (high - low) + 1e-9
@@ -352,7 +352,7 @@ class BarPanel(Drawable):
     names : sequence of str
         The names.
     values : ndarray
-        The numbers, which stand beside the bars too.
+        The numbers, which are also written next to the bars.
     x_label : str
         Text of the axis.
 
@@ -383,7 +383,7 @@ class BarPanel(Drawable):
 
 
 def _colour_and_mark(label: str, number: int, ordered: Sequence[str]) -> tuple[str, str]:
-    """By the place of the label in an order, from light to dark, or by the number of the cloud where there is none."""
+    """Colour by the rank of the label, from light to dark, or by the number of the cloud if there is no order."""
     if not ordered:
         return COLOURS[number % len(COLOURS)], _MARKS[number % len(_MARKS)]
     place = list(ordered).index(label)
@@ -396,7 +396,7 @@ def _colour_and_mark(label: str, number: int, ordered: Sequence[str]) -> tuple[s
 
 
 def _legend_below(axes: Axes, columns: int = 3) -> None:
-    """Under the axis, because a cloud leaves no free corner."""
+    """Put the legend under the axis, because a cloud may leave no free corner."""
     axes.legend(
         fontsize=7, frameon=False, ncol=columns, loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.3,
         handlelength=1.2, columnspacing=1.2,
@@ -410,14 +410,14 @@ def _frame(axes: Axes, title: str, x_label: str, y_label: str) -> None:
 
 
 def contour_levels(values: Sequence[FloatArray], count: int = 9) -> FloatArray:
-    """Compute contour levels for several panels: round numbers from the least value to where nine tenths of them end.
+    """Compute contour levels for several panels: round numbers from the smallest value to the 90% quantile.
 
     Parameters
     ----------
     values : sequence of ndarray
         The values of each panel; those that are not finite are ignored.
     count : int, default: 9
-        Number of levels at most, about.
+        Approximate largest number of levels.
 
     Returns
     -------
@@ -472,9 +472,9 @@ def draw_surfaces(
     1
     """
     drawers = [[panel.draw for panel in row] for row in rows]
-    # Legends under the axes need room.
+    # Make room for legends under the axes.
     below = 0.85 if any(isinstance(panel, TradeOffPanel | DiagonalPanel) for row in rows for panel in row) else 0.5
-    # So does a scale of colours between two panels.
+    # Make room for a colour bar between two panels.
     bars = any(isinstance(panel, ContourPanel) and panel.bar for row in rows for panel in row[:-1])
     gaps = (0.5 if bars else 0.33, 0.5)
     return draw_grid(drawers, caption, width=width, height=height, margins=(below, 0.3), gaps=gaps)

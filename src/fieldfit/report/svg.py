@@ -1,7 +1,7 @@
-"""Charts as inline SVG: axes, marks with notes, and names beside points.
+"""Charts as inline SVG: axes, marks with tooltips, and names next to points.
 
-Colours are those of the page's style sheet, so that a chart follows it in the dark and on paper. Marks can be reached with
-the keyboard, and each has its note as its accessible name.
+Colours are those of the page's style sheet, so that a chart adapts to dark mode and print. Marks can be reached with
+the keyboard, and the tooltip is the accessible name of a mark.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from fieldfit.report.ticks import linear_places, log_places, number
 
 Box = tuple[float, float, float, float]
 
-#: Width of a letter and height of a line of text for which room is kept: those of narrow screens, where letters are larger.
+#: Reserved width of a letter and height of a line of text: those of narrow screens, on which letters are larger.
 LETTER, LINE = 9.8, 17.0
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Numbers from ``low`` to ``high`` as places from ``start`` to ``stop``."""
+    """A scale that maps numbers from ``low`` to ``high`` to positions from ``start`` to ``stop``."""
 
     low: float
     high: float
@@ -31,7 +31,7 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The place of a number; outside the limits it is that of the nearest limit."""
+        """The position of a number, clipped to the limits."""
         value = min(max(value, self.low), self.high)
         if self.log:
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -40,7 +40,7 @@ class Scale:
         return self.start + share * (self.stop - self.start)
 
     def ticks(self) -> list[float]:
-        """Round numbers on it."""
+        """Round numbers for ticks."""
         if self.log:
             places = log_places(self.low, self.high)
             return places[:: 1 + len(places) // 9]
@@ -51,7 +51,7 @@ class Scale:
         return {"low": self.low, "high": self.high, "start": self.start, "stop": self.stop}
 
 
-#: Places of a name around its point: distances to the right and down, and which end of the text is there.
+#: Positions of a name around its point: offsets to the right and down, and the anchor of the text.
 _PLACES = (
     (13, 5, "start"),
     (-13, 5, "end"),
@@ -121,7 +121,7 @@ class Chart:
         self.add(f'<text{name} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>')
 
     def mark(self, x: float, y: float, kind: str, note: str, *, radius: float = 4.5, diamond: bool = False) -> None:
-        """A mark at the numbers (x, y) with a note that is shown at it."""
+        """Add a mark at (x, y) with a tooltip."""
         px, py = self.x(x), self.y(y)
         said = html.escape(note, quote=True)
         attributes = f'class="{kind}" data-tip="{said}" aria-label="{said}" role="img" tabindex="0"'
@@ -135,7 +135,7 @@ class Chart:
         self.taken.append((px - reach, py - reach, px + reach, py + reach))
 
     def bar(self, x: float, low: float, high: float, kind: str) -> None:
-        """A vertical bar between two numbers with caps; an end that lies outside the chart has none."""
+        """Add a vertical bar with caps between two numbers; an end outside the chart has no cap."""
         px, top, bottom = self.x(x), self.y(high), self.y(low)
         self.avoid_line((px, top), (px, bottom))
         path = f"M{px:.1f} {top:.1f}V{bottom:.1f}"
@@ -146,7 +146,7 @@ class Chart:
         self.add(f'<path class="bar {kind}" d="{path}"/>')
 
     def label_line(self, y: float, text: str) -> None:
-        """A text at a horizontal line: above or below it, from the right, where nothing else is."""
+        """Add a text at a horizontal line: above or below it, from the right, at the first free position."""
         place, wide = self.y(y), LETTER * len(text)
         ends = [self.x.stop - 6 - 12 * k for k in range(int((self.x.stop - self.x.start - wide) // 12))]
         boxes = [
@@ -162,7 +162,7 @@ class Chart:
                 return
 
     def avoid_line(self, start: tuple[float, float], stop: tuple[float, float]) -> None:
-        """Names keep clear of a horizontal or vertical line between these places, if there is room elsewhere."""
+        """Make names avoid a horizontal or vertical line between these positions, if there is room elsewhere."""
         (x, y), (u, v) = start, stop
         self.lines.append((min(x, u) - 1, min(y, v) - 1, max(x, u) + 1, max(y, v) + 1))
 
@@ -173,7 +173,7 @@ class Chart:
         )
 
     def names(self, points: Sequence[tuple[str, float, float]]) -> None:
-        """Names beside points, the most important first; one for which there is no place is left out."""
+        """Add names next to points, the most important first; names without a free position are left out."""
         for text, x, y in points:
             px, py = self.x(x), self.y(y)
             wide = LETTER * len(text)
@@ -189,7 +189,7 @@ class Chart:
                 break
 
     def svg(self, description: str) -> str:
-        """The whole chart; ``description`` is what a screen reader says."""
+        """The whole chart; ``description`` is for screen readers."""
         said = html.escape(description, quote=True)
         body = "\n".join(self.parts)
         return (

@@ -24,7 +24,7 @@ class PlainTable:
     note : str, default: ""
         Text below the table.
     formats : tuple of str, default: ()
-        How to write the numbers of each column, such as ``".4f"``; "" is by their size.
+        Format of the numbers of each column, such as ``".4f"``; "": depends on their size.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class PlainTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
-    formats: tuple[str, ...] = ()  # how to write the numbers of each column, such as ".4f"; "" is by their size
+    formats: tuple[str, ...] = ()  # format of the numbers of each column, such as ".4f"; "": depends on their size
 
     def __post_init__(self) -> None:
         if self.formats and len(self.formats) != len(self.columns):
@@ -48,7 +48,7 @@ class PlainTable:
                 raise ValueError(f"A row of {self.title!r} has {len(row)} cells for {len(self.columns)} columns.")
 
     def numeric(self, column: int) -> bool:
-        """Return whether a column holds numbers, which are set flush right.
+        """Return whether a column holds numbers, which are right-aligned.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class PlainTable:
         return [[format_cell(cell, how) for cell, how in zip(row, formats, strict=True)] for row in self.rows]
 
     def to_html(self) -> str:
-        """Return the table as HTML; a line break in a cell stays one.
+        """Return the table as HTML. Line breaks in cells are kept.
 
         Returns
         -------
@@ -117,7 +117,7 @@ def _lines(text: str) -> str:
 
 
 def format_cell(cell: Cell, how: str = "") -> str:
-    """Whole numbers with thousands, other numbers with four digits, None and NaN as a dash."""
+    """Format a cell: integers with thousands separators, other numbers with four digits, None and NaN as a dash."""
     if isinstance(cell, str):
         return cell
     if cell is None or cell != cell:

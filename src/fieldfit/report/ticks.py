@@ -1,4 +1,4 @@
-"""Ticks of logarithmic axes, all written in one way: 0.005, 0.2, 50, 2k, 10M."""
+"""Ticks of logarithmic axes in one format: 0.005, 0.2, 50, 2k, 10M."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 _SUFFIXES = ("", "k", "M", "G", "T", "P")
-#: The leading digits of the ticks, by the decades that the axis spans; below the first, ticks at equal round steps.
+#: Leading digits of the ticks, by the number of decades of the axis. Shorter axes have ticks at equal round steps.
 _DIGITS = ((1.2, (1, 2, 3, 5, 7)), (2.2, (1, 2, 5)), (4.0, (1, 3)), (math.inf, (1,)))
 _FINE = 0.8
 
@@ -48,7 +48,7 @@ def log_places(low: float, high: float) -> list[float]:
 
 
 def linear_places(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers at equal steps between two."""
+    """Round numbers at equal steps between two limits."""
     if not high > low:
         return [low]
     step = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -58,7 +58,7 @@ def linear_places(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def _even_places(low: float, high: float) -> list[float]:
-    """About eight round numbers between two that are close, nearer to each other at the lower end."""
+    """About eight round numbers between two close limits, denser at the lower end."""
     places: list[float] = []
     value = low
     part = (high / low) ** (1 / 8)

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Largest number of lines with a label; if there are more, those with the largest weights.
+#: Most lines with a label. If there are more, those with the largest weights have one.
 _MOST_NAMED_WEIGHTS, _NAMED_OF_MANY = 12, 6
-#: Width of a line, and how much more for each later line that lies on it, of which it shows at the sides.
+#: Width of a line, and the extra width for each later line on top of it, so that it shows at the sides.
 _WIDTH, _WIDER = 1.7, 2.0
 
 
 def plot_weights(
     history: pd.DataFrame, chosen: Sequence[float] | None = None, *, title: str = "Automatic weights"
 ) -> Figure:
-    """β by round above; below what that β loses against the best at the round's θ.
+    """Draw β by round (top) and the loss of that β compared with the best at the round's θ (bottom).
 
     ``history`` has the columns ``round`` and ``loss``, and one column ``β[name]`` for each weight; ``chosen`` are the
-    weights that were taken in the end, drawn as open marks (the last round's if left out).
+    final weights, drawn as open marks (default: those of the last round).
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -76,7 +76,7 @@ def plot_weights(
 
 
 def _covering(values: FloatArray) -> IntArray:
-    """How many later columns of ``values`` (rounds, lines) lie on each one in every round."""
+    """Number of later columns of ``values`` (rounds, lines) that equal each column in every round."""
     near = 0.02 * max(float(np.ptp(values)), 1e-9) if values.size else 0.0
     gaps = np.abs(values[:, :, None] - values[:, None, :]).max(axis=0, initial=0.0)
     counts: IntArray = np.triu(gaps <= near, 1).sum(axis=1).astype(np.int64)
@@ -84,7 +84,7 @@ def _covering(values: FloatArray) -> IntArray:
 
 
 def _name_ends(axis: Axes, ends: list[tuple[float, str, str]]) -> None:
-    """The name of each line at its end, moved apart where they would overlap and joined to it by a thin line."""
+    """Write the name of each line at its end. Names that would overlap are moved apart and connected by a thin line."""
     low, high = axis.get_ylim()
     ordered = sorted(ends, key=lambda end: end[0])
     heights = apart([value for value, _, _ in ordered], 0.07 * (high - low))
@@ -98,8 +98,8 @@ def _name_ends(axis: Axes, ends: list[tuple[float, str, str]]) -> None:
 
 
 def apart(values: Sequence[float], gap: float) -> list[float]:
-    """Places at least ``gap`` apart that are nearest to increasing ``values`` (least squares)."""
-    blocks: list[tuple[float, int]] = []  # mean of values[i] − i·gap over a run of names that touch, and its length
+    """Positions at least ``gap`` apart that are closest to increasing ``values`` (least squares)."""
+    blocks: list[tuple[float, int]] = []  # mean of values[i] − i·gap over a run of touching names, and its length
     for place, value in enumerate(values):
         mean, count = value - place * gap, 1
         while blocks and blocks[-1][0] >= mean:
