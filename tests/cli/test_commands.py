@@ -5,15 +5,18 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from typer.main import get_command
 
 import fieldfit as ff
 from fieldfit.api import accuracies
+from fieldfit.cli.app import build
 from fieldfit.types import DataError
 
 
@@ -34,6 +37,21 @@ def test_the_line_of_a_command_in_help_is_a_whole_sentence(run, group):
     lines = run(*group, "--help").out.split("Commands:\n")[1].splitlines()
     assert lines
     assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
+def options_of(command: Any, name: str = "fieldfit") -> Iterator[tuple[str, Any]]:
+    """The options of a command and of all its subcommands."""
+    for child, subcommand in getattr(command, "commands", {}).items():
+        yield from options_of(subcommand, f"{name} {child}")
+    options = (parameter for parameter in command.params if parameter.param_type_name == "option")
+    yield from ((name, option) for option in options if "completion" not in option.name)  # typer's own
+
+
+def test_the_help_of_an_option_that_has_no_value_by_default_says_what_happens_then():
+    options = list(options_of(get_command(build())))
+    without_value = [(name, option) for name, option in options if option.default is None and not option.required]
+    assert len(without_value) > 100
+    assert [f"{name} {option.opts[0]}" for name, option in without_value if "Default: " not in option.help] == []
 
 
 def test_fit_gives_what_the_library_gives_and_saves_it(run, votes, samples, tmp_path):

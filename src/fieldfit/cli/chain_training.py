@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.options import Json, Out, Seed, Threads, limit_threads
+from fieldfit.cli.options import Json, SaveTo, Seed, Threads, limit_threads
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class TrainingOptions:
         typer.Option("--progress/--no-progress", help="Show each iteration. Default: only on a terminal."),
     ] = None
     rows: Annotated[int, typer.Option("--rows", min=0, help="Number of weights to print.")] = 10
-    out: Out = None
+    out: SaveTo = None
     json: Json = False
 
     def prepare(self) -> None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 CheckpointOption = Annotated[
     Path | None,
     typer.Option(
-        "--checkpoint", metavar="FILE", help="Save the state of the fit to this file; --resume continues from it."
+        "--checkpoint",
+        metavar="FILE",
+        help="Save the state of the fit to this file; --resume continues from it. Default: no checkpoint.",
     ),
 ]
 CheckpointEvery = Annotated[

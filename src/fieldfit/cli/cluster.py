@@ -18,7 +18,9 @@ Workers = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        "--cluster", metavar="ADDRESS", help="Address of a running Dask cluster, such as tcp://10.0.0.1:8786."
+        "--cluster",
+        metavar="ADDRESS",
+        help="Address of a running Dask cluster, such as tcp://10.0.0.1:8786. Default: no cluster.",
     ),
 ]
 WorkerTimeout = Annotated[

@@ -12,7 +12,7 @@ import typer
 
 from fieldfit.cli.checkpoints import CheckpointEvery, CheckpointOption, Resume, checkpoint_from_options
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
-from fieldfit.cli.options import Json, Out, Seed, Threads, WideRows, WideRowsOption, limit_threads
+from fieldfit.cli.options import Json, SaveTo, Seed, Threads, WideRows, WideRowsOption, limit_threads
 from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
 
@@ -82,7 +82,7 @@ class FitOptions:
         typer.Option("--progress/--no-progress", help="Show each iteration. Default: only on a terminal."),
     ] = None
     rows: Annotated[int, typer.Option("--rows", min=0, help="Number of parameters to print.")] = 20
-    out: Out = None
+    out: SaveTo = None
     json: Json = False
 
 

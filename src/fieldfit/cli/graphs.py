@@ -66,7 +66,7 @@ class GraphOptions:
         return nodes.column(self.identifier, "--id")
 
     def field(self, nodes: Nodes, covariates: Sequence[str], states: Sequence[object]) -> TiedField:
-        """The conditional field of the graph. Each direction of a grid has a coupling of its own."""
+        """The conditional field of the graph. Each direction of a grid has its own coupling."""
         from fieldfit.cli.values import as_edges
         from fieldfit.models.tied import TiedField
 
@@ -100,7 +100,7 @@ class Nodes:
         return cls(path, cells, raw.n)
 
     def column(self, name: str, option: str) -> list[str]:
-        """A column; DataError where there is none of this name."""
+        """A column. Raises DataError if there is no column of this name."""
         if name not in self.cells:
             from fieldfit.named import nearest_names
             from fieldfit.types import DataError
@@ -151,7 +151,7 @@ class Nodes:
         return codes
 
     def states(self, name: str) -> States:
-        """All labels of a column, in order; whole numbers where all are."""
+        """All labels of a column, sorted; integers if all labels are integers."""
         from fieldfit.types import DataError
 
         labels = {text for text in self.column(name, "--label") if not _missing(text)}

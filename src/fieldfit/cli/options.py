@@ -15,7 +15,12 @@ from typing import Annotated, get_type_hints
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the result to this file.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file. Default: the standard output.")
+]
+SaveTo = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="File for the fit. Default: the fit is not saved.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed. The same seed gives the same result.")]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Number of threads. Default: one for each processor.")
@@ -34,14 +39,18 @@ WideRowsOption = Annotated[
     typer.Option("--wide-rows", help="What to do with samples that have too many missing values to sum out."),
 ]
 SampleWeight = Annotated[
-    str | None, typer.Option("--sample-weight", metavar="COLUMN", help="Column with the weights of the samples.")
+    str | None,
+    typer.Option(
+        "--sample-weight", metavar="COLUMN", help="Column with the weights of the samples. Default: equal weights."
+    ),
 ]
 GroupsOption = Annotated[
     str | None,
     typer.Option(
         "--groups",
         metavar="COLUMN",
-        help="Column with the group of each sample (patient, document, …). Standard errors are then cluster-robust.",
+        help="Column with the group of each sample (patient, document, …), for cluster-robust standard errors of fits. "
+        "Default: independent samples.",
     ),
 ]
 HeaderOption = Annotated[

@@ -30,39 +30,52 @@ class PlanOptions:
             "--budget",
             "-b",
             metavar="TIME",
-            help="Time such as 10s, 500ms or 2min, including the pilot; 10 means 10s.",
+            help="Time limit such as 10s, 500ms or 2min, including the pilot; 10 means 10s. Default: no limit.",
         ),
     ] = None
     flops: Annotated[
-        float | None, typer.Option("--flops", help="Budget in the paper's FLOPs, instead of --budget.")
+        float | None,
+        typer.Option("--flops", help="Limit in the paper's FLOPs, instead of --budget. Default: no limit."),
     ] = None
     efficiency: Annotated[
         float | None,
         typer.Option(
-            "--efficiency", help="Largest variance relative to maximum likelihood, such as 1.1, instead of a budget."
+            "--efficiency",
+            help="Recommend the cheapest policy with at most this variance relative to maximum likelihood, such as 1.1. "
+            "Default: the most accurate policy.",
         ),
     ] = None
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", "-p", help="Compare this policy (may be repeated). Default: a grid of policies."),
+        typer.Option(
+            "--policy", "-p", help="Policy to compare (may be repeated). Default: pure, mixed and refined policies."
+        ),
     ] = None
     functional: Annotated[
         list[str] | None,
         typer.Option(
             "--functional",
-            help="Parameter or contrast 'a - b' to estimate accurately (may be repeated). Default: all.",
+            help="Parameter or contrast 'a - b' to estimate accurately (may be repeated). Default: all parameters.",
         ),
     ] = None
     sigma2: Annotated[
-        str, typer.Option("--sigma2", metavar="V", help="Variance of the Gaussian penalty of the fit, or none.")
+        str,
+        typer.Option("--sigma2", metavar="V", help="Variance of the Gaussian penalty of the planned fit, or none."),
     ] = "none"
     tol: Annotated[
-        str, typer.Option("--tol", metavar="NUMBER|statistical", help="Tolerance of the fit, as in fieldfit fit.")
+        str,
+        typer.Option("--tol", metavar="NUMBER|statistical", help="Tolerance of the planned fit, as in fieldfit fit."),
     ] = "1e-6"
     wide_rows: WideRowsOption = WideRows.refuse
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of policies to print.")] = 16
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the plot of cost against variance.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Folder for the table, the plot and the page of the plan. Default: no files.",
+        ),
     ] = None
     seed: Seed = 0
     threads: Threads = None
@@ -90,10 +103,12 @@ class ChainPlanOptions(PlanOptions):
     """The same with the defaults of fits of chains."""
 
     sigma2: Annotated[
-        str, typer.Option("--sigma2", metavar="V", help="Variance of the Gaussian penalty of the fit, or none.")
+        str,
+        typer.Option("--sigma2", metavar="V", help="Variance of the Gaussian penalty of the planned fit, or none."),
     ] = "10"
     tol: Annotated[
-        str, typer.Option("--tol", metavar="NUMBER|statistical", help="Tolerance of the fit, as in fieldfit fit.")
+        str,
+        typer.Option("--tol", metavar="NUMBER|statistical", help="Tolerance of the planned fit, as in fieldfit fit."),
     ] = "1e-4"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FittedData = Annotated[Path, typer.Argument(metavar="DATA", help="Data of the fit: a table, or a file of sentences.")]
 ParameterOption = Annotated[
     list[str] | None,
-    typer.Option("--parameter", metavar="NAME", help="A parameter; repeat for several. Default: all."),
+    typer.Option("--parameter", metavar="NAME", help="Parameter (may be repeated). Default: all."),
 ]
 
 
@@ -39,7 +39,11 @@ class SampleOptions:
     separator: SeparatorOption = None
     label: Annotated[
         str | None,
-        typer.Option("--label", metavar="COLUMN", help="For a fit of `fit graph`: column of DATA with the labels."),
+        typer.Option(
+            "--label",
+            metavar="COLUMN",
+            help="For a fit of `fit graph`: column of DATA with the labels. Default: none.",
+        ),
     ] = None
 
 

@@ -37,7 +37,7 @@ class TableOptions:
     """Which columns are read, and how."""
 
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns that are variables. Default: all.")
+        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns to use as variables. Default: all.")
     ] = None
     header: HeaderOption = None
     sample_weight: SampleWeight = None

@@ -161,7 +161,7 @@ def read_responses(
     columns : sequence of str or None, default: None
         The columns to use. None: all but ``by``.
     leave_out : sequence of str, default: ()
-        Columns that are not used.
+        Columns to leave out.
     header : bool or None, default: None
         Whether line 1 of a file has names. None: auto-detect.
 

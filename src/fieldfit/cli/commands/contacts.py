@@ -18,18 +18,25 @@ def contacts(
         typer.Option(
             "--distances",
             metavar="FILE",
-            help="CSV file: two columns of the alignment, counted from 0, and their distance in Å.",
+            help="CSV file with two columns of the alignment, counted from 0, and their distance in Å. Default: none.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for tables, plot and parameters.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER", help="Folder for tables, plot and parameters. Default: no files."
+        ),
     ] = None,
     alphabet: Annotated[
         str, typer.Option("--alphabet", help="protein, rna, dna, or a list of letters that starts with the gap.")
     ] = "protein",
     focus: Annotated[
         str | None,
-        typer.Option("--focus", metavar="NAME", help="Keep only the columns where this sequence has a letter."),
+        typer.Option(
+            "--focus",
+            metavar="NAME",
+            help="Keep only the columns in which this sequence has a letter. Default: all columns.",
+        ),
     ] = None,
     identity: Annotated[
         float,

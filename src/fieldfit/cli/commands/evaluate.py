@@ -36,7 +36,7 @@ def evaluate(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Score a saved tagger on a labelled file. A label that training never saw counts as wrong."""
+    """Score a saved tagger on a labelled file. Labels that do not occur in training count as wrong."""
     from fieldfit.cli.output import note, print_json, say
     from fieldfit.data.chunks import chunk_scores
     from fieldfit.data.label_scores import label_scores

@@ -20,7 +20,8 @@ def influence(
         int, typer.Option("--rows", min=1, help="Number of samples to print and to label in the plot.")
     ] = 10,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the plot of all distances.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder for the plot of all distances. Default: no plot."),
     ] = None,
     json: Json = False,
     *,

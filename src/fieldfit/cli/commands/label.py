@@ -24,10 +24,17 @@ def label(
     graph: GraphOptions,
     known: Annotated[
         str | None,
-        typer.Option("--known", metavar="COLUMN", help="Column with known labels. Empty cells are predicted."),
+        typer.Option(
+            "--known",
+            metavar="COLUMN",
+            help="Column with known labels; empty cells are predicted. Default: all labels are predicted.",
+        ),
     ] = None,
     draws: Annotated[
-        int, typer.Option("--draws", min=1, help="Gibbs draws where the graph is too wide for exact probabilities.")
+        int,
+        typer.Option(
+            "--draws", min=1, help="Number of Gibbs draws if the graph is too wide for exact probabilities."
+        ),
     ] = 1000,
     seed: Seed = 0,
     threads: Threads = None,

@@ -26,37 +26,50 @@ def network(
     path: Annotated[Path, typer.Argument(metavar="DATA", help="CSV or TSV file; columns with two values each.")],
     by: Annotated[
         str | None,
-        typer.Option("--by", metavar="COLUMN", help="Column with the group of each row; groups are compared."),
+        typer.Option(
+            "--by",
+            metavar="COLUMN",
+            help="Column with the group of each row, to compare two groups. Default: one group.",
+        ),
     ] = None,
     compared: Annotated[
         str | None,
-        typer.Option("--compare", metavar="A,B", help="The two groups to compare, where there are more than two."),
+        typer.Option(
+            "--compare",
+            metavar="A,B",
+            help="The two groups to compare. Default: the groups of the column, if there are two.",
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Write tables, picture and summary here.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FOLDER", help="Folder for tables, plot and summary. Default: no files."),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns that are variables. Default: all.")
+        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns to use as variables. Default: all.")
     ] = None,
     leave_out: Annotated[
-        str | None, typer.Option("--leave-out", metavar="A,B,…", help="Columns that are not used.")
+        str | None, typer.Option("--leave-out", metavar="A,B,…", help="Columns to leave out. Default: none.")
     ] = None,
     gamma: Annotated[
-        float, typer.Option("--gamma", min=0, help="Weight of the prior in EBIC: larger, fewer edges.")
+        float, typer.Option("--gamma", min=0, help="Weight of the prior in EBIC. Larger values give fewer edges.")
     ] = 0.25,
     rule: Annotated[Rule, typer.Option("--rule", help="Whether an edge needs both regressions or one.")] = Rule.both,
     level: Annotated[float, typer.Option("--level", help="Coverage of intervals.")] = 0.95,
     resamples: Annotated[
-        int, typer.Option("--bootstrap", min=0, metavar="N", help="Bootstrap samples; 0 for none.")
+        int, typer.Option("--bootstrap", min=0, metavar="N", help="Number of bootstrap samples. 0: no bootstrap.")
     ] = 200,
     permutations: Annotated[
-        int, typer.Option("--permutations", min=1, metavar="N", help="Permutations of the groups' labels.")
+        int, typer.Option("--permutations", min=1, metavar="N", help="Number of permutations of the group labels.")
     ] = 1000,
     clusters: Annotated[
         Path | None,
-        typer.Option("--clusters", metavar="FILE", help="CSV file of variable, cluster: colours in the picture."),
+        typer.Option(
+            "--clusters",
+            metavar="FILE",
+            help="CSV file with a variable and its cluster per line, shown by colours in the plot. Default: no clusters.",
+        ),
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Edges to print, the strongest first.")] = 15,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of edges to print, strongest first.")] = 15,
     header: HeaderOption = None,
     seed: Seed = 0,
     threads: Threads = None,

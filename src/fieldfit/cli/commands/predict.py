@@ -28,13 +28,16 @@ def predict(
     path: SavedTagger,
     file: SentenceFile,
     decoding: Annotated[
-        Decoding, typer.Option("--decoding", help="The best sequence, or the best label of each token.")
+        Decoding, typer.Option("--decoding", help="Find the best sequence, or the best label of each token.")
     ] = Decoding.viterbi,
     marginals: Annotated[
         bool, typer.Option("--marginals", help="Also write the probability of each predicted label.")
     ] = False,
     nbest: Annotated[
-        int | None, typer.Option("--nbest", min=1, metavar="K", help="Write the K best sequences with log p(y | x).")
+        int | None,
+        typer.Option(
+            "--nbest", min=1, metavar="K", help="Write the K best sequences with log p(y | x). Default: the best one."
+        ),
     ] = None,
     separator: SeparatorOption = None,
     threads: Threads = None,

@@ -20,7 +20,7 @@ def report(
             "--data",
             "-d",
             metavar="DATA",
-            help="Data of the fit. Without it the page has no comparison with the data.",
+            help="Data of the fit. Default: none; the page has no comparison with the data then.",
         ),
     ] = None,
     out: Annotated[

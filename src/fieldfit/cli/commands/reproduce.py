@@ -35,7 +35,8 @@ def reproduce(
         ),
     ] = ReproductionScale.small,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for figures and their tables.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Folder for figures and their tables. Default: no files."),
     ] = None,
     threads: Threads = None,
     json: Json = False,

@@ -27,10 +27,13 @@ def sample(
     n: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of samples.")] = 100,
     given: Annotated[
         list[str] | None,
-        typer.Option("--given", metavar="NAME=STATE", help="Fix a variable at a state; repeat for several."),
+        typer.Option(
+            "--given", metavar="NAME=STATE", help="Fix a variable at a state (may be repeated). Default: none."
+        ),
     ] = None,
     method: Annotated[
-        SamplingMethod, typer.Option("--method", help="Exact if the graph is narrow enough (auto), exact, or Gibbs.")
+        SamplingMethod,
+        typer.Option("--method", help="Sampling method. auto: exact if the graph is narrow enough, else Gibbs."),
     ] = SamplingMethod.auto,
     burn_in: Annotated[
         int | None, typer.Option("--burn-in", min=0, help="Gibbs sweeps before the first draw. Default: 1000.")

@@ -23,7 +23,7 @@ def shard(
         typer.Option("--states", metavar="S0,S1,…", help="Values of the columns. Default: all values in the file."),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns that are variables. Default: all.")
+        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns to use as variables. Default: all.")
     ] = None,
     sentences: Annotated[
         int | None,
@@ -31,7 +31,7 @@ def shard(
             "--sentences",
             min=1,
             metavar="N",
-            help="The file has sentences (one token per line, a blank line after each); N of them in a shard.",
+            help="Read sentences (one token per line, a blank line after each), N for each shard. Default: a table.",
         ),
     ] = None,
     header: HeaderOption = None,

@@ -32,15 +32,26 @@ def show(
     ] = Order.z,
     parameters: Annotated[
         list[str] | None,
-        typer.Option("--parameter", metavar="NAME", help="Show only these; '*:*' are all couplings. Repeatable."),
+        typer.Option(
+            "--parameter",
+            metavar="NAME",
+            help="Parameters to show; '*:*' matches all couplings (may be repeated). Default: all.",
+        ),
     ] = None,
     level: Annotated[float, typer.Option("--level", help="Level of the confidence intervals.")] = 0.95,
     weights_to: Annotated[
-        Path | None, typer.Option("--weights-to", metavar="DIR", help="Folder for the plot of the automatic weights.")
+        Path | None,
+        typer.Option(
+            "--weights-to", metavar="DIR", help="Folder for the plot of the automatic weights. Default: no plot."
+        ),
     ] = None,
     coefficients_to: Annotated[
         Path | None,
-        typer.Option("--coefficients-to", metavar="DIR", help="Folder for the plot of estimates with intervals."),
+        typer.Option(
+            "--coefficients-to",
+            metavar="DIR",
+            help="Folder for the plot of estimates with intervals. Default: no plot.",
+        ),
     ] = None,
     fdr: Annotated[
         float | None,
@@ -48,7 +59,7 @@ def show(
             "--fdr",
             metavar="RATE",
             help="Add q-values, and mark parameters that differ from 0 at this false discovery rate. "
-            "With --parameter, both are of the chosen parameters alone.",
+            "With --parameter, only the chosen parameters count. Default: no q-values.",
         ),
     ] = None,
     json: Json = False,

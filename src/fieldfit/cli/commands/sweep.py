@@ -28,15 +28,15 @@ def run(
         int, typer.Option("--jobs", "-j", help="Number of worker processes; -1: one for each processor.")
     ] = 1,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed cells again.")] = False,
-    extend: Annotated[bool, typer.Option("--extend", help="Add cells for new values of the axes.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress display.")] = False,
+    extend: Annotated[bool, typer.Option("--extend", help="Add cells for values that are new in the axes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the progress.")] = False,
     threads: Threads = None,
     workers: Workers = None,
     cluster: Cluster = None,
     worker_timeout: WorkerTimeout = None,
     json: Json = False,
 ) -> None:
-    """Compute the cells that the store does not have yet. After any interruption run the same command to continue."""
+    """Compute the missing cells of a sweep. After an interruption, run the same command again to continue."""
     from fieldfit.cli.output import print_json, say
     from fieldfit.sweep import read_sweep, run_sweep
 
@@ -84,9 +84,9 @@ def show(
 def export(
     path: StoreFile,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file, .csv or .parquet.")],
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Include cells that are not done.")] = False,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Include cells without a result.")] = False,
 ) -> None:
-    """Write the results as a table, one line for each cell."""
+    """Write the results to a table, one row for each cell."""
     from fieldfit.cli.output import check_folder, note
     from fieldfit.sweep import open_sweep
 

@@ -37,7 +37,7 @@ def wald(
         list[str],
         typer.Argument(
             metavar="HYPOTHESIS…",
-            help="NAME (is 0), NAME==VALUE or NAME==NAME. A NAME with * stands for all that match: 'group:*'.",
+            help="NAME (tests NAME==0), NAME==VALUE or NAME==NAME. 'group:*' means all names that match.",
         ),
     ],
     data: Annotated[
@@ -46,8 +46,8 @@ def wald(
             "--data",
             "-d",
             metavar="DATA",
-            help="Data of the fit. Needed if the file has no covariance, and for --kind model, "
-            "--bootstrap and --permute.",
+            help="Data of the fit, required if the file has no covariance, and for --kind model, "
+            "--bootstrap and --permute. Default: none.",
         ),
     ] = None,
     kind: Annotated[ErrorKind, typer.Option("--kind", help="Kind of standard errors.")] = ErrorKind.robust,
@@ -58,11 +58,16 @@ def wald(
     permute: Annotated[
         list[str] | None,
         typer.Option(
-            "--permute", metavar="COLUMN", help="Permute the rows of this column, such as the group, for few samples."
+            "--permute",
+            metavar="COLUMN",
+            help="Permute the rows of this column, such as the group, for few samples. Default: no permutations.",
         ),
     ] = None,
     simulated: Annotated[
-        int, typer.Option("--simulated", min=1, help="Number of data sets for --bootstrap and --permute.")
+        int,
+        typer.Option(
+            "--simulated", min=1, help="Number of simulated or permuted datasets for --bootstrap and --permute."
+        ),
     ] = 199,
     seed: Seed = 0,
     json: Json = False,

@@ -16,7 +16,7 @@ def validate(
     data: FittedData,
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", "-p", help="A policy; repeat for several. Default: that of the fit."),
+        typer.Option("--policy", "-p", help="Policy (may be repeated). Default: that of the fit."),
     ] = None,
     sigma2: Annotated[
         str | None,
@@ -24,7 +24,9 @@ def validate(
             "--sigma2", metavar="V,…", help="Penalties to compare, such as 0.1,1,none. Default: that of the fit."
         ),
     ] = None,
-    score: Annotated[str, typer.Option("--score", help="Policy that is measured on held-out samples.")] = "FL",
+    score: Annotated[
+        str, typer.Option("--score", help="Policy whose log-likelihood is measured on held-out samples.")
+    ] = "FL",
     folds: Annotated[int, typer.Option("--folds", min=2, help="Number of folds.")] = 5,
     seed: Seed = 0,
     threads: Threads = None,

@@ -23,7 +23,7 @@ class SymbolOptions:
     """How sentences with a symbol for each token are read."""
 
     symbol: Annotated[
-        int, typer.Option("--symbol", min=0, metavar="COLUMN", help="The column of the symbols, counted from 0.")
+        int, typer.Option("--symbol", min=0, metavar="COLUMN", help="Column with the symbols, counted from 0.")
     ] = 0
     separator: SeparatorOption = None
 

@@ -64,7 +64,7 @@ class CRFOptions:
     )
     separator: SeparatorOption = None
     min_count: Annotated[
-        int, typer.Option("--min-count", min=1, help="Leave out features that occur less often.")
+        int, typer.Option("--min-count", min=1, help="Leave out features that occur less often than this.")
     ] = 1
     all_pairs: Annotated[
         bool,
@@ -82,17 +82,20 @@ class CRFOptions:
         typer.Option("--start-end/--no-start-end", help="Weights of the first and the last label. Default: yes."),
     ] = None
     order: Annotated[
-        int, typer.Option("--order", min=1, max=2, help="2: weights for triples of adjacent labels too.")
+        int,
+        typer.Option(
+            "--order", min=1, max=2, help="Order of the chain. 2: also weights for triples of adjacent labels."
+        ),
     ] = 1
     forbid_unseen: Annotated[
         bool,
         typer.Option(
             "--forbid-unseen/--allow-unseen",
-            help="With --order 2: label triples that do not occur in the file are impossible. Faster.",
+            help="With --order 2: forbid label triples that do not occur in the file. This is faster.",
         ),
     ] = False
     crfsuite: Annotated[
-        bool, typer.Option("--crfsuite", help="CRFsuite's weights: observed transitions, no start and end.")
+        bool, typer.Option("--crfsuite", help="Use CRFsuite's weights: observed transitions, no start and end.")
     ] = False
 
     def tagger(self, **training: Any) -> CRFTagger:
@@ -142,7 +145,11 @@ class StoppingOptions:
 
     dev: Annotated[
         Path | None,
-        typer.Option("--dev", metavar="FILE", help="Stop when the score on this file no longer improves."),
+        typer.Option(
+            "--dev",
+            metavar="FILE",
+            help="Stop when the score on this file no longer improves. Default: no early stopping.",
+        ),
     ] = None
     patience: Annotated[
         int, typer.Option("--patience", min=1, help="Stop after this many iterations without a better score.")
@@ -151,7 +158,7 @@ class StoppingOptions:
         int, typer.Option("--check-every", min=1, help="Iterations between two scores on --dev.")
     ] = 5
     score_tol: Annotated[
-        float, typer.Option("--score-tol", min=0, help="A score is better if it is more than this above the best.")
+        float, typer.Option("--score-tol", min=0, help="Least improvement of the score that counts.")
     ] = 0.0
     metric: Annotated[Metric, typer.Option("--metric", help="Score on --dev.")] = Metric.accuracy
     start: Annotated[

@@ -24,13 +24,11 @@ class LabelledGraphOptions(GraphOptions):
     label: Annotated[str, typer.Option("--label", metavar="COLUMN", help="Column with the labels of nodes.")]
     columns: Annotated[
         str | None,
-        typer.Option("--columns", metavar="A,B,…", help="Columns that are covariates. Default: all others."),
+        typer.Option("--columns", metavar="A,B,…", help="Columns to use as covariates. Default: all others."),
     ] = None
     states: Annotated[
         str | None,
-        typer.Option(
-            "--states", metavar="S0,S1,…", help="The labels; the first is the reference. Default: in order."
-        ),
+        typer.Option("--states", metavar="S0,S1,…", help="The labels, with the reference first. Default: sorted."),
     ] = None
 
     def graph(self, path: Path) -> tuple[TiedField, Table]:
