@@ -1,4 +1,4 @@
-"""Every public object has a numpydoc docstring: its parameters are those of the signature, and its examples run."""
+"""Every public object has a numpydoc docstring: parameters as in the signature, what it returns, examples that run."""
 
 import doctest
 import functools
@@ -125,6 +125,15 @@ def test_describes_its_parameters(target):
         return
     if not getattr(target, "_is_protocol", False):
         assert listed(parts.get("Parameters", "")) == expected(target), CALLABLES[target]
+
+
+@pytest.mark.parametrize("target", [target for target in CALLABLES if not inspect.isclass(target)], ids=CALLABLES.get)
+def test_describes_what_it_returns(target):
+    nothing = inspect.signature(target).return_annotation in (
+        "None",
+        "Iterator[None]",
+    )  # or a context without a value
+    assert nothing or {"Returns", "Yields"} & sections(target.__doc__).keys(), CALLABLES[target]
 
 
 def test_the_reference_lists_everything_public():
