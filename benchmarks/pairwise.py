@@ -22,6 +22,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fieldfit.models.pairwise import PairwiseProblem
+from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.optim import minimise_lbfgs
 from fieldfit.policies.families import PseudoLikelihood
 from fieldfit.policies.selection import FamilySelection
@@ -45,7 +46,8 @@ def dense_problem(codes: np.ndarray, orders: tuple[int, ...]) -> PairwiseProblem
     structure = FieldStructure(m, everyone)
     parts = [FamilySelection(structure.bind_family(PseudoLikelihood(k)), 1.0) for k in orders]
     biases = len(edges) + np.arange(m)
-    return PairwiseProblem(codes, (0, 1), edges, np.arange(len(edges)), biases, len(edges) + m, parts)
+    field = PairwiseParameters(m, (0, 1), edges, np.arange(len(edges)), biases, len(edges) + m)
+    return PairwiseProblem(codes, field, parts)
 
 
 def gibbs(rng: np.random.Generator, n: int, m: int, scale: float, sweeps: int) -> np.ndarray:

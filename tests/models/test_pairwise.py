@@ -11,6 +11,7 @@ import pytest
 
 from fieldfit import _kernels
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
+from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Component
 from fieldfit.threads import set_threads
@@ -56,15 +57,9 @@ class Field:
     parts: tuple
 
     def problem(self, rows=slice(None), parts=None):
-        return PairwiseProblem(
-            self.codes[rows],
-            self.states,
-            self.edges,
-            self.edge_parameter,
-            self.bias_parameter,
-            self.r,
-            self.parts if parts is None else parts,
-        )
+        m = self.codes.shape[1]
+        field = PairwiseParameters(m, self.states, self.edges, self.edge_parameter, self.bias_parameter, self.r)
+        return PairwiseProblem(self.codes[rows], field, self.parts if parts is None else parts)
 
     def features(self, x):
         f = np.zeros(self.r)
@@ -491,13 +486,14 @@ def test_bad_input_is_a_sentence():
     )
 
     def changed(position, value):
-        return PairwiseProblem(*[*good[:position], value, *good[position + 1 :]])
+        given = [*good[:position], value, *good[position + 1 :]]
+        return PairwiseProblem(given[0], PairwiseParameters(6, *given[1:-1]), given[-1])
 
     codes = field.codes.copy()
     codes[4, 2] = 2
     with pytest.raises(DataError, match="Row 4, variable 2 has the code 2"):
         changed(0, codes)
-    with pytest.raises(DataError, match="rows and columns"):
+    with pytest.raises(DataError, match="rows and 6 columns"):
         changed(0, field.codes[:0])
     with pytest.raises(ModelError, match="two different finite states"):
         changed(1, (1, 1))
@@ -527,9 +523,9 @@ def kernel_arguments(problem):
     """What the kernel's constructor takes, and what `gradient` takes."""
     layout = problem._layout
     pointer, adjacent, adjacent_edge = layout.edge_number.adjacency
-    q, bias = problem.to_field(np.zeros(problem.n_parameters))
+    q, bias = problem.field.to_field(np.zeros(problem.n_parameters))
     compiled = {
-        "n": layout.n, "columns": layout.columns, "rows": layout.rows, "edges": problem.edges,
+        "n": layout.n, "columns": layout.columns, "rows": layout.rows, "edges": problem.field.edges,
         "adjacent_pointer": pointer, "adjacent": adjacent, "adjacent_edge": adjacent_edge, "meta": layout.meta,
         "meta_weighted": layout.meta_weighted, "targets": layout.targets, "pairs": layout.pairs, "beta": layout.beta,
         "indptr": layout.indptr, "entry_component": layout.entry_component, "row_weight": layout.row_weight,

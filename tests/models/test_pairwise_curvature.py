@@ -25,12 +25,14 @@ def problem_of(model: ff.BoltzmannMachine, samples: np.ndarray, policy: str) -> 
 
 def by_products(problem: PairwiseProblem, theta: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     """The Hessian by matrix products, however few edges there are."""
-    layout, m = problem._layout, problem.n_variables
-    degrees = np.bincount(problem.edges.ravel(), minlength=m)
+    layout, m = problem._layout, problem.field.n_variables
+    degrees = np.bincount(problem.field.edges.ravel(), minlength=m)
     assert has_matrix_products(layout, m, dense=problem.dense, degrees=degrees)
     codes = layout_codes(layout, m)
-    matrix = curvature_matrix(layout, codes, problem.edges, *problem.to_field(theta), weight, dense=problem.dense)
-    return -problem._in_parameters(matrix)
+    matrix = curvature_matrix(
+        layout, codes, problem.field.edges, *problem.field.to_field(theta), weight, dense=problem.dense
+    )
+    return -problem.field.congruent(matrix)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -72,7 +74,7 @@ def test_many_edges_and_equal_samples(policy, equal):
         samples[50:] = samples[random.integers(0, 50, 70)]
         samples[:20] = samples[20:40]
     problem = problem_of(model, samples, policy)
-    assert not is_fast(problem._layout, 31, len(problem.edges))
+    assert not is_fast(problem._layout, 31, len(problem.field.edges))
     theta = random.normal(scale=0.3, size=model.n_parameters)
     theta[-31:] -= 1.5
     for weight in (None, random.random(120)):
@@ -96,7 +98,7 @@ def test_scores_of_samples_with_few_ones(policy, biases, equal, monkeypatch):
     model = ff.BoltzmannMachine(20, biases=biases)
     samples = (random.random((400, 20)) < 0.05).astype(int)
     problem = problem_of(model, samples[np.r_[:400, :300]] if equal else samples, policy)
-    assert sparse_moments.is_sparse(samples.astype(np.uint8), len(problem.edges))
+    assert sparse_moments.is_sparse(samples.astype(np.uint8), len(problem.field.edges))
     theta = random.normal(scale=0.3, size=model.n_parameters)
     for weight in (None, random.random(problem.n_samples)):
         scores = problem.scores(theta, 0, problem.n_samples)

@@ -25,6 +25,7 @@ from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.pairwise_missing import MissingPairwiseProblem, sums_states
+from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.selection import Selection
@@ -285,6 +286,12 @@ class BoltzmannMachine(FieldModel):
         """The numeric state of each variable, as one function (2, 1)."""
         return (self.values[:, None],) * self.m
 
+    @cached_property
+    def _pairwise_parameters(self) -> PairwiseParameters:
+        return PairwiseParameters(
+            self.m, self.values, self.edge_array, self.edge_parameter, self.bias_parameter, self.n_parameters
+        )
+
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection. The pairwise kernels handle blocks given the rest.
 
@@ -304,11 +311,7 @@ class BoltzmannMachine(FieldModel):
             problems.append(
                 kernel(
                     codes,
-                    self.values,
-                    self.edge_array,
-                    self.edge_parameter,
-                    self.bias_parameter,
-                    self.n_parameters,
+                    self._pairwise_parameters,
                     tuple(selection.parts[place] for place in fast),
                 )
             )

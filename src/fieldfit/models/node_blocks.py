@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fieldfit.models.pairwise_layout import sums_by
+from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner
 from fieldfit.models.reduced_blocks import LEAST_DIRECTIONS, ReducedBlocks, directions_that_fit
 from fieldfit.models.whole_blocks import WholeBlocks
@@ -102,9 +102,7 @@ class NodeBlocks:
         cls,
         values: SingleArray,
         variance: SingleArray,
-        edges: NDArray[np.int32],
-        edge_parameter: IntArray,
-        bias_parameter: IntArray | None,
+        field: PairwiseParameters,
         precision: FloatArray,
     ) -> NodeBlocks:
         """From the samples; `fits_blocks` must hold.
@@ -113,17 +111,17 @@ class NodeBlocks:
         ----------
         values : (n, m) the samples' values x
         variance : (n, m) what node j adds to the curvature, times the weight of the sample: w_i β_j Var(x_j | rest)
-        edges, edge_parameter, bias_parameter : the graph and the entry of θ of each coupling and bias, none shared
+        field : the graph and the entry of θ of each coupling and bias, none shared
         precision : (r,) 1/σ² of the penalty
         """
         n, m = values.shape
-        r = len(precision)
+        edges, r = field.edges, len(precision)
         number = np.full((m, m), r, dtype=np.int64)
-        number[edges[:, 0], edges[:, 1]] = number[edges[:, 1], edges[:, 0]] = edge_parameter
+        number[edges[:, 0], edges[:, 1]] = number[edges[:, 1], edges[:, 0]] = field.edge_parameter
         design, places = values, number
-        if bias_parameter is not None:
+        if field.bias_parameter is not None:
             design = np.concatenate([values, np.ones((n, 1), dtype=np.float32)], axis=1)
-            places = np.concatenate([number, bias_parameter[:, None]], axis=1)
+            places = np.concatenate([number, field.bias_parameter[:, None]], axis=1)
         totals = variance.sum(axis=0, dtype=np.float64)
         # Moments of samples weighted by their curvature, with the same total weight for each node.
         weight = variance @ np.reciprocal(np.maximum(totals, 1e-30)).astype(np.float32)
@@ -131,14 +129,12 @@ class NodeBlocks:
         with one_blas_thread():
             second = ((values * weight[:, None]).T @ values).astype(np.float64)
         rough = SylvesterPreconditioner.of(
-            edges,
-            edge_parameter,
-            bias_parameter,
+            field,
             # A policy may leave variables out. Their own curvature is 0, but that of their pairs is not.
             np.maximum(totals, _LEAST_SHARE * float(totals.max(initial=0.0))),
             (weight @ values).astype(np.float64),
             second,
-            float(precision[edge_parameter].mean()) if len(edges) else 0.0,
+            precision,
         )
         blocks: NodeBlocksSource
         if _whole(m):

@@ -163,6 +163,12 @@ class Layout:
         return total
 
 
+def block_size(family: BlockFamily) -> int:
+    """The number of variables in a block, or in the largest."""
+    size: int | None = getattr(family, "block_size", None)
+    return int(np.diff(family.blocks(np.arange(family.size))[0]).max(initial=0)) if size is None else size
+
+
 class EdgeNumbers:
     """The number of the edge between two variables, or −1."""
 

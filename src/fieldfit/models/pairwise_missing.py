@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fieldfit import _kernels
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.pairwise_layout import BlockFamily, sums_by
+from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads, one_blas_thread
@@ -110,22 +111,12 @@ class MissingPairwiseProblem(Problem):
     ``codes`` (n, m) has −1 for missing values; `sums_states` must hold. The other arguments are those of `PairwiseProblem`.
     """
 
-    def __init__(
-        self,
-        codes: Int32Array,
-        states: Sequence[float] | FloatArray,
-        edges: Array,
-        edge_parameter: Array,
-        bias_parameter: Array | None,
-        n_parameters: int,
-        parts: Sequence[FamilySelection],
-    ) -> None:
+    def __init__(self, codes: Int32Array, field: PairwiseParameters, parts: Sequence[FamilySelection]) -> None:
         self.n_samples, self.m = codes.shape
-        self.n_parameters, self.n_families = n_parameters, len(parts)
-        field = (states, edges, edge_parameter, bias_parameter, n_parameters)
+        self.n_parameters, self.n_families = field.n_parameters, len(parts)
         absent = codes < 0
         known: BoolArray = np.asarray((codes >= 0).all(axis=1))
-        self._whole = PairwiseProblem(np.where(absent, 0, codes), *field, [_only(part, known) for part in parts])
+        self._whole = PairwiseProblem(np.where(absent, 0, codes), field, [_only(part, known) for part in parts])
         self._codes, self._field, self._parts = codes, field, tuple(parts)
         self._places = np.flatnonzero(~known & ~absent.all(axis=1))
         self._number = np.arange(len(self._places))
@@ -175,13 +166,13 @@ class MissingPairwiseProblem(Problem):
         """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
         value, gradient = self._whole.value_grad(theta, row_weight)
         more, edges, biases = self._sums(theta, None, row_weight)
-        return value + more, gradient + self._whole.to_parameters(edges, biases)
+        return value + more, gradient + self._field.to_parameters(edges, biases)
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
         _, edges, biases = self._sums(theta, v, row_weight)
         product: FloatArray = self._whole.hessian_product(theta, v, row_weight)
-        return product + self._whole.to_parameters(edges, biases)
+        return product + self._field.to_parameters(edges, biases)
 
     def _sums(
         self, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
@@ -195,7 +186,7 @@ class MissingPairwiseProblem(Problem):
         for rows, terms, moved in self._terms(theta, v, self._scale * by_row[:, None]):
             value += float(terms.value.sum())
             _add(rows, terms, moved, slopes, biases)
-        first, second = self._whole.edges.T
+        first, second = self._field.edges.T
         return value, slopes[first, second] + slopes[second, first], biases
 
     @property
@@ -207,8 +198,8 @@ class MissingPairwiseProblem(Problem):
         self, theta: FloatArray, v: FloatArray | None, scale: FloatArray, start: int = 0, stop: int | None = None
     ) -> Iterator[tuple[_Rows, _Terms, _Terms | None]]:
         """Blocks of the distinct samples start..stop, the terms of their gradients, and derivatives of these along v."""
-        weights, bias = self._matrix(theta)
-        direction = None if v is None else self._matrix(v)
+        weights, bias = self._field.to_matrix(theta)
+        direction = None if v is None else self._field.to_matrix(v)
         stop = len(self._first) if stop is None else stop
         while start < stop:
             widest = int(np.searchsorted(self._rows.pointer, self._rows.pointer[start] + _BLOCK // self.m))
@@ -245,14 +236,6 @@ class MissingPairwiseProblem(Problem):
             yield rows, terms, moved
             start = end
 
-    def _matrix(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The kernel's weights as a symmetric matrix (m, m), and its biases (m,)."""
-        q, bias = self._whole.to_field(theta)
-        weights = np.zeros((self.m, self.m))
-        first, second = self._whole.edges.T
-        weights[first, second] = weights[second, first] = q
-        return weights, bias
-
     # -- numbers for each sample -------------------------------------------------------------------------------------
 
     def row_values(self, theta: FloatArray) -> FloatArray:
@@ -274,14 +257,14 @@ class MissingPairwiseProblem(Problem):
         """Scores of the samples start..stop by family, without β."""
         scores = self._whole.family_scores(theta, start, stop)
         here = slice(*np.searchsorted(self._places, [start, stop]))
-        first, second = self._whole.edges.T
+        first, second = self._field.edges.T
         for place, number in zip(self._places[here].tolist(), self._number[here].tolist(), strict=True):
             for f, use in enumerate(self._uses):
                 for rows, terms, _ in self._terms(theta, None, use, number, number + 1):
                     slopes, biases = np.zeros((self.m, self.m)), np.zeros(self.m)
                     _add(rows, terms, None, slopes, biases)
                     by_edge = slopes[first, second] + slopes[second, first]
-                    scores[place - start, f] = self._whole.to_parameters(by_edge, biases)
+                    scores[place - start, f] = self._field.to_parameters(by_edge, biases)
         return scores
 
     # -- what is near, for optimisers --------------------------------------------------------------------------------
@@ -291,7 +274,7 @@ class MissingPairwiseProblem(Problem):
         missing = self._codes < 0
         most = 2 * (self._codes > 0).sum(axis=0) > (~missing).sum(axis=0)
         codes = np.where(missing, most, self._codes).astype(self._codes.dtype)
-        return PairwiseProblem(codes, *self._field, self._parts).with_betas(self._betas)
+        return PairwiseProblem(codes, self._field, self._parts).with_betas(self._betas)
 
     def preconditioner(
         self, theta: FloatArray, precision: FloatArray, row_weight: FloatArray | None = None

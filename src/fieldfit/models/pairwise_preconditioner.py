@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import FloatArray, Int32Array, IntArray
+from fieldfit.types import FloatArray
 
 _ROWS = 1 << 16
 _SMALLEST, _FLATTEST = 1e-8, 1e-8
@@ -45,9 +46,7 @@ class SylvesterPreconditioner:
     The products are in the precision of ``basis``.
     """
 
-    edges: Int32Array
-    edge_parameter: IntArray
-    bias_parameter: IntArray | None
+    field: PairwiseParameters
     variance: FloatArray
     mean: FloatArray
     basis: NDArray[np.floating]
@@ -56,31 +55,28 @@ class SylvesterPreconditioner:
     @classmethod
     def of(
         cls,
-        edges: Int32Array,
-        edge_parameter: IntArray,
-        bias_parameter: IntArray | None,
+        field: PairwiseParameters,
         variance: FloatArray,
         mean: FloatArray,
         second: FloatArray,
-        precision: float = 0.0,
+        precision: FloatArray,
     ) -> SylvesterPreconditioner:
-        """From v (m,), summed over samples, the mean and second moment of x, and the penalty's precision."""
+        """From v (m,), summed over samples, the mean and second moment of x, and the penalty's precision (r,)."""
+        mean_precision = float(precision[field.edge_parameter].mean()) if len(field.edges) else 0.0
         variance = np.maximum(variance, _SMALLEST * max(float(variance.max()), 1e-300))
         root = np.sqrt(variance)
-        centred = second if bias_parameter is None else second - np.outer(mean, mean)
+        centred = second if field.bias_parameter is None else second - np.outer(mean, mean)
         with one_blas_thread():
             values, vectors = np.linalg.eigh(centred / np.outer(root, root))
-        held = precision / float(np.exp(np.mean(np.log(variance)))) ** 2
+        held = mean_precision / float(np.exp(np.mean(np.log(variance)))) ** 2
         # The smallest eigenvalues of singular moments are rounding errors. Without information and penalty any
         # positive value works.
         values = np.maximum(values, max(_SMALLEST * float(values[-1]), 0.0))
         denominator = values[:, None] + values[None, :] + held
         denominator = np.maximum(denominator, _FLATTEST * float(denominator.max()))
         return cls(
-            edges,
-            edge_parameter,
-            bias_parameter,
-            variance + precision,
+            field,
+            variance + mean_precision,
             mean,
             vectors / root[:, None],
             # C/v^½v^½ and G each scale as 1/v, so W has the units of gradient over curvature.
@@ -90,10 +86,10 @@ class SylvesterPreconditioner:
     def __call__(self, v: FloatArray) -> FloatArray:
         """M⁻¹ v (r,)."""
         m = len(self.mean)
-        a, b = self.edges.T
-        by_edge = v[self.edge_parameter]
-        if self.bias_parameter is not None:
-            by_bias = v[self.bias_parameter]
+        a, b = self.field.edges.T
+        by_edge = v[self.field.edge_parameter]
+        if self.field.bias_parameter is not None:
+            by_bias = v[self.field.bias_parameter]
             by_edge = by_edge - by_bias[a] * self.mean[b] - by_bias[b] * self.mean[a]
         weights = np.zeros((m, m), dtype=self.basis.dtype)
         weights[a, b] = weights[b, a] = by_edge
@@ -101,8 +97,8 @@ class SylvesterPreconditioner:
             weights = self.basis @ ((self.basis.T @ weights @ self.basis) / self.denominator) @ self.basis.T
         out = np.zeros(len(v))
         chosen = weights[a, b]
-        out[self.edge_parameter] = chosen
-        if self.bias_parameter is not None:
+        out[self.field.edge_parameter] = chosen
+        if self.field.bias_parameter is not None:
             shift = np.bincount(a, chosen * self.mean[b], m) + np.bincount(b, chosen * self.mean[a], m)
-            out[self.bias_parameter] = by_bias / self.variance - shift
+            out[self.field.bias_parameter] = by_bias / self.variance - shift
         return out

@@ -69,7 +69,7 @@ class PairwiseWork:
         size, k = int(family.size or 1), getattr(family, "block_size", 1)
         if k is None:
             k = max(len(family.component(j).target) for j in range(min(size, _MOST_COUNTED_BLOCKS)))
-        return cls(len(codes), codes.shape[1], len(problem.edges), problem.dense, k, size, repeats)
+        return cls(len(codes), codes.shape[1], len(problem.field.edges), problem.dense, k, size, repeats)
 
     def work(self, share: Share) -> Work:
         """Rows for the local fields, blocks for the states."""
