@@ -107,6 +107,40 @@ def test_a_column_that_looks_like_a_group_label_is_named(run, tmp_path):
     assert told in run("plan", "boltzmann", path, "--policy", "PL1", "--json").err
     for options in (("--columns", "sleep,mood"), ("--columns", "sleep,mood,Study_arm"), ("--groups", "Study_arm")):
         assert "looks like" not in run("fit", "boltzmann", path, *options).err
+    assert "use --leave-out Study_arm." in ran.err
+
+
+def test_columns_are_left_out_wherever_a_table_is_read(run, tmp_path):
+    random = np.random.default_rng(0)
+    rows = np.column_stack([np.arange(100, 160), random.integers(0, 2, (60, 3)), random.integers(1, 3, 60)])
+    path = tmp_path / "survey.csv"
+    np.savetxt(path, rows, fmt="%d", delimiter=",", comments="", header="person,sleep,arm,mood,times")
+    left = ("--leave-out", "arm,person", "--sample-weight", "times", "--json")
+    kept = ("--columns", "sleep,mood", "--sample-weight", "times", "--json")
+    for command in ("fit", "plan"):
+        options = () if command == "fit" else ("--policy", "PL1")
+        out, same = run(command, path, *left, *options), run(command, path, *kept, *options)
+        assert out.code == 0, out.err
+        if command == "fit":
+            assert out.json["parameter"] == same.json["parameter"]
+        else:
+            assert out.json["policies"][0]["variance"] == same.json["policies"][0]["variance"]
+    states = run("fit", "potts", path, *left[:4], "--json")
+    assert states.code == 0, states.err
+    assert not any("arm" in parameter["name"] for parameter in states.json["parameter"])
+    shards = tmp_path / "shards"
+    assert run("shard", path, *left, "--out", shards).json["columns"] == 2
+    assert [parameter["name"] for parameter in run("fit", shards, "--json").json["parameter"]] == [
+        "sleep:mood",
+        "sleep",
+        "mood",
+    ]
+    refused = run("fit", shards, "--leave-out", "arm")
+    assert "Use --columns, --leave-out," in refused.err
+    refused = run("fit", path, "--leave-out", "knd")
+    assert "There is no column 'knd' in" in refused.err
+    refused = run("fit", "potts", path, "--states", "0,1,2")
+    assert "leave it out with --leave-out" in refused.err
 
 
 def test_a_fit_may_stop_by_its_sampling_error(run, votes, tmp_path):

@@ -122,13 +122,13 @@ class Nodes:
             if bad:
                 raise DataError(
                     f"{self.path}, node {bad[0]}: {name} is {texts[bad[0]][:40]!r}, and covariates are numbers. Code "
-                    "categories as columns of 0 and 1, or choose other columns with --columns."
+                    "categories as columns of 0 and 1, or leave the column out with --leave-out."
                 )
             gaps = np.isnan(values)
             if gaps.all() or (gaps.any() and not impute):
                 raise DataError(
                     f"{self.path}: {name} is missing for {int(gaps.sum())} of {self.n} nodes. Fill these cells, leave the "
-                    "column out with --columns, or replace missing values by the median with --impute."
+                    "column out with --leave-out, or replace missing values by the median with --impute."
                 )
             columns.append(np.where(gaps, np.median(values[~gaps]), values))
         return np.column_stack(columns) if columns else np.empty((self.n, 0))

@@ -38,6 +38,12 @@ WideRowsOption = Annotated[
     WideRows,
     typer.Option("--wide-rows", help="What to do with samples that have too many missing values to sum out."),
 ]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", metavar="A,B,…", help="Columns to use as variables. Default: all.")
+]
+LeaveOutOption = Annotated[
+    str | None, typer.Option("--leave-out", metavar="A,B,…", help="Columns to leave out. Default: none.")
+]
 SampleWeight = Annotated[
     str | None,
     typer.Option(

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.options import GroupsOption, HeaderOption, KindOfWeight, SampleWeight, WeightKind
+from fieldfit.cli.options import (
+    ColumnsOption,
+    GroupsOption,
+    HeaderOption,
+    KindOfWeight,
+    LeaveOutOption,
+    SampleWeight,
+    WeightKind,
+)
 
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
@@ -36,9 +44,8 @@ TiedOption = Annotated[
 class TableOptions:
     """Which columns are read, and how."""
 
-    columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns to use as variables. Default: all.")
-    ] = None
+    columns: ColumnsOption = None
+    leave_out: LeaveOutOption = None
     header: HeaderOption = None
     sample_weight: SampleWeight = None
     weight_kind: KindOfWeight = WeightKind.importance
@@ -58,6 +65,7 @@ class TableOptions:
             states=states,
             names=names,
             columns=as_list(self.columns),
+            leave_out=as_list(self.leave_out) or (),
             sample_weight=self.sample_weight,
             weight_kind=self.weight_kind.value,
             groups=self.groups,
@@ -71,16 +79,17 @@ class TableOptions:
         from fieldfit.shards.folder import open_folder
         from fieldfit.types import DataError
 
-        if self.columns or self.sample_weight or self.groups or self.header is not None:
+        if self.columns or self.leave_out or self.sample_weight or self.groups or self.header is not None:
             raise DataError(
                 f"{path} is a folder of shards: its columns and weights were chosen when it was made. Use --columns, "
-                "--sample-weight and --header with `fieldfit shard`; groups need the samples in one file."
+                "--leave-out, --sample-weight and --header with `fieldfit shard`; groups need the samples in one file."
             )
         return open_folder(path)
 
 
 def _tell_group_labels(samples: Table) -> None:
     """Warn of columns that look like labels of groups, which nobody chose as variables."""
+    import shlex
     import warnings
 
     from fieldfit.data.group_labels import group_like
@@ -89,7 +98,7 @@ def _tell_group_labels(samples: Table) -> None:
     for name, reason in group_like(samples).items():
         warnings.warn(
             f"Column {name!r} looks like a group label ({reason}), and it is used as a variable here. To leave it out, "
-            f"name the other columns in --columns. To compare the groups, use `fieldfit network DATA --by {name}`. If rows "
+            f"use --leave-out {shlex.quote(name)}. To compare the groups, use `fieldfit network DATA --by {name}`. If rows "
             f"of a group depend on each other, use --groups {name}. To keep it as a variable, name it in --columns.",
             FieldfitWarning,
             stacklevel=2,

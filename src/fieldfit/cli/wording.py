@@ -21,7 +21,7 @@ _RENAMED = {
 _HOMES = {
     "biases": "fit", "burn_in": "sample", "by": "network", "columns": "fit", "couplings": "fit",
     "folds": "validate", "formula": "theory", "group_l1": "fit", "groups": "fit", "kind": "test",
-    "l1": "fit", "leave_out": "network", "max_iter": "fit", "method": "fit",
+    "l1": "fit", "leave_out": "fit", "max_iter": "fit", "method": "fit",
     "min_count": "fit", "n_jobs": "sweep", "n_simulated": "check", "order": "fit", "parameters": "show",
     "random_state": "fit", "sample_weight": "fit", "score": "validate", "shards": "fit",
     "sigma2": "fit", "states": "fit", "tol": "fit", "weight_kind": "fit",
@@ -59,6 +59,8 @@ _RULES = (
     (re.compile(r"leave_out=\[\S+\], or (--leave-out .+?) on the command line"), lambda match: match[1]),
     (re.compile(r"by=\S+ \((--by .+?)\)"), lambda match: match[1]),
     (re.compile(r"in columns \(--columns\)"), lambda match: "in --columns"),
+    (re.compile(r"(eave (?:it|such columns) out) of the data"),
+     lambda match: f"{match[1]} with --leave-out" if _has("--leave-out") else match[0]),
     (re.compile(r"with columns=\[…\]"), lambda match: "with --columns"),
     (re.compile(r"\bunseen_transitions='zero'"), lambda match: "no --forbid-unseen"),
     (re.compile(r"\bunseen_transitions='forbidden'"), lambda match: "--forbid-unseen"),

@@ -48,6 +48,7 @@ def read_table(
     states: Iterable[object] | None = None,
     names: Sequence[str] | None = None,
     columns: Sequence[str | int] | None = None,
+    leave_out: Sequence[str | int] = (),
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
     groups: ArrayLike | str | None = None,
@@ -60,7 +61,8 @@ def read_table(
     """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV or TSV file.
 
     states: what the model expects, one list for all variables, as (0, 1), or one list for each; None: the sorted
-    values of each column. columns: names or positions of those to read, in the model's order. names: the variables'
+    values of each column. columns: names or positions of those to read, in the model's order. leave_out: those that are
+    no variables. names: the variables'
     names; where the source has columns with all of them those are read, in that order, otherwise they are new names for
     the columns that are read. sample_weight: (n,) numbers, or the name of a column that holds them (it is then no
     variable). groups: (n,) labels of the samples' groups, or the name of the column that holds them. n_variables: how
@@ -75,10 +77,10 @@ def read_table(
     wanted = None if states is None else _listed_states(states)
     if isinstance(source, Table) and groups is None:
         groups = source.groups
-    raw = _raw_table(source, names, columns, [sample_weight, groups], wanted, header)
+    raw = _raw_table(source, names, columns, [sample_weight, groups, *leave_out], wanted, header)
     if names is not None and columns is None and not rename:
         _refuse_foreign_names(raw, names)
-    raw, weight, group = _choose_columns(raw, names, columns, sample_weight, groups)
+    raw, weight, group = _choose_columns(raw, names, columns, leave_out, sample_weight, groups)
     if raw.n == 0:
         raise DataError(f"No rows: {raw.source} has no samples. Give at least one row.")
     if raw.m == 0:
@@ -97,7 +99,7 @@ def read_table(
     if len(empty) and not part and not (allow_missing_columns and known_states is not None):
         raise DataError(
             f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
-            f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out with columns=[…]."
+            f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out of the data."
         )
     return Table(
         codes,
@@ -131,7 +133,7 @@ def _raw_table(
     source: object,
     names: Sequence[str] | None,
     columns: Sequence[str | int] | None,
-    beside: Sequence[ArrayLike | str | None],
+    beside: Sequence[ArrayLike | str | int | None],
     wanted: States | list[States] | None,
     header: bool | None,
 ) -> RawTable:
@@ -178,6 +180,7 @@ def _choose_columns(
     raw: RawTable,
     names: Sequence[str] | None,
     columns: Sequence[str | int] | None,
+    leave_out: Sequence[str | int],
     sample_weight: ArrayLike | str | None,
     groups: ArrayLike | str | None,
 ) -> tuple[RawTable, ArrayLike | None, ArrayLike | None]:
@@ -195,20 +198,22 @@ def _choose_columns(
     positions = list(range(raw.m)) if columns is None else [_position(raw, place, column) for column in columns]
     if len(set(positions)) < len(positions):
         raise DataError(f"columns={list(columns or ())!r} names a column twice. Give each column once.")
+    no_variables = {_position(raw, place, column) for column in leave_out}
     if isinstance(sample_weight, str):
         j = _position(raw, place, sample_weight)
         weight = _weight_column(raw, j)
         if columns is None:
-            positions.remove(j)
+            no_variables.add(j)
     else:
         weight = sample_weight
     if isinstance(groups, str):
         j = _position(raw, place, groups)
         group = _group_column(raw, j)
         if columns is None:
-            positions.remove(j)
+            no_variables.add(j)
     else:
         group = groups
+    positions = [j for j in positions if j not in no_variables]
     chosen = [raw.names[j] for j in positions]
     if names is not None:
         if len(names) != len(chosen):
@@ -345,7 +350,7 @@ def _check_number_of_states(raw: RawTable, j: int, count: int) -> None:
     if count > MAX_INFERRED_STATES:
         raise DataError(
             f"Column {raw.names[j]!r} of {raw.source} has {count} distinct values, too many for a discrete variable "
-            f"(at most {MAX_INFERRED_STATES} are inferred). Leave it out with columns=[…], put its values into bins, "
+            f"(at most {MAX_INFERRED_STATES} are inferred). Leave it out of the data, put its values into bins, "
             "or give its states."
         )
 
@@ -363,7 +368,7 @@ def _refuse(raw: RawTable, row: int, j: int, value: object, reason: str, states:
         raise DataError(
             f"The value {value!r:.80} in {raw.place(row)}, column {raw.names[j]!r}, is {reason}{_allowed(states)}. If the "
             f"column has the number of samples of each row, use sample_weight={raw.names[j]!r} and weight_kind='counts'; "
-            "if it is not a variable, leave it out with columns=[…]."
+            "if it is not a variable, leave it out of the data."
         )
     first = raw.lines is not None and row == 0
     header = " If that line has the names of the columns, use header=True." if first else ""

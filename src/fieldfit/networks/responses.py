@@ -188,12 +188,11 @@ def read_responses(
     if isinstance(data, Responses):
         return data
     wanted = None if columns is None else [*columns, *([by] if by is not None and by not in columns else [])]
-    table = read_table(data, columns=wanted, header=header)
+    table = read_table(data, columns=wanted, leave_out=leave_out, header=header)
     places = {name: place for place, name in enumerate(table.names)}
-    for name in [*leave_out, *([by] if by is not None else [])]:
-        if name not in places:
-            raise DataError(f"The table has no column {name!r}; its columns are {_listed(table.names)}.")
-    used = [name for name in table.names if name != by and name not in leave_out]
+    if by is not None and by not in places:
+        raise DataError(f"The table has no column {by!r}; its columns are {_listed(table.names)}.")
+    used = [name for name in table.names if name != by]
     if len(used) < 2:
         raise DataError(f"A network needs at least two columns; the table has {len(used)} to use.")
     if table.n < LEAST_ROWS:

@@ -32,6 +32,7 @@ class TextTable:
     path: Path
     states: Sequence[object] | None = None
     columns: Sequence[str] | None = None
+    leave_out: Sequence[str] = ()
     header: bool | None = None
     sample_weight: str | None = None
     weight_kind: str = "importance"
@@ -68,7 +69,7 @@ class TextTable:
         first, rest = sample[0], [row for row in sample[1:] if len(row) == len(sample[0])]
         lists = self.states or ()
         known = frozenset(str(label) for label in lists if not isinstance(label, list | tuple))
-        expected = [*(self.columns or ()), *([self.sample_weight] if self.sample_weight else [])]
+        expected = [*(self.columns or ()), *self.leave_out, *([self.sample_weight] if self.sample_weight else [])]
         return first if is_header(str(self.path), first, rest, self.header, expected, known) else None
 
     def _table(
@@ -84,6 +85,7 @@ class TextTable:
                 DelimitedText(text.getvalue(), "this block", ","),
                 states=states,
                 columns=self.columns,
+                leave_out=self.leave_out,
                 header=header is not None,
                 sample_weight=self.sample_weight,
                 weight_kind=self.weight_kind,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.options import HeaderOption, Json, Seed, Threads, limit_threads
+from fieldfit.cli.options import ColumnsOption, HeaderOption, Json, LeaveOutOption, Seed, Threads, limit_threads
 
 if TYPE_CHECKING:
     from fieldfit.networks import Analysis, Comparison
@@ -44,12 +44,8 @@ def network(
         Path | None,
         typer.Option("--out", "-o", metavar="FOLDER", help="Folder for tables, plot and summary. Default: no files."),
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns to use as variables. Default: all.")
-    ] = None,
-    leave_out: Annotated[
-        str | None, typer.Option("--leave-out", metavar="A,B,…", help="Columns to leave out. Default: none.")
-    ] = None,
+    columns: ColumnsOption = None,
+    leave_out: LeaveOutOption = None,
     gamma: Annotated[
         float, typer.Option("--gamma", min=0, help="Weight of the prior in EBIC. Larger values give fewer edges.")
     ] = 0.25,

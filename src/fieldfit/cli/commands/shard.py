@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from fieldfit.cli.options import HeaderOption, Json, KindOfWeight, SampleWeight, WeightKind
+from fieldfit.cli.options import (
+    ColumnsOption,
+    HeaderOption,
+    Json,
+    KindOfWeight,
+    LeaveOutOption,
+    SampleWeight,
+    WeightKind,
+)
 from fieldfit.cli.output import print_json, say
 from fieldfit.words import counted
 
@@ -22,9 +30,8 @@ def shard(
         str | None,
         typer.Option("--states", metavar="S0,S1,…", help="Values of the columns. Default: all values in the file."),
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,…", help="Columns to use as variables. Default: all.")
-    ] = None,
+    columns: ColumnsOption = None,
+    leave_out: LeaveOutOption = None,
     sentences: Annotated[
         int | None,
         typer.Option(
@@ -56,6 +63,7 @@ def shard(
         data,
         None if states is None else as_states(states),
         as_list(columns),
+        as_list(leave_out) or (),
         header,
         sample_weight,
         weight_kind.value,

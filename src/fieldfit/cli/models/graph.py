@@ -10,7 +10,7 @@ import typer
 
 from fieldfit.cli.fitting import FitOptions, run_fit
 from fieldfit.cli.graphs import GraphOptions, NodesFile
-from fieldfit.cli.options import with_options
+from fieldfit.cli.options import LeaveOutOption, with_options
 
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
@@ -26,6 +26,7 @@ class LabelledGraphOptions(GraphOptions):
         str | None,
         typer.Option("--columns", metavar="A,B,…", help="Columns to use as covariates. Default: all others."),
     ] = None
+    leave_out: LeaveOutOption = None
     states: Annotated[
         str | None,
         typer.Option("--states", metavar="S0,S1,…", help="The labels, with the reference first. Default: sorted."),
@@ -45,9 +46,13 @@ class LabelledGraphOptions(GraphOptions):
                 f"{path}: {self.label} is missing for {int((codes < 0).sum())} of {nodes.n} nodes, and a fit needs all "
                 "labels. Leave the others out of NODES and --edges; `fieldfit label --known` predicts them."
             )
+        no_covariates = as_list(self.leave_out) or []
+        for name in no_covariates:
+            nodes.column(name, "--leave-out")
         covariates = as_list(self.columns)
         if covariates is None:
             covariates = [name for name in nodes.cells if name not in (self.label, self.identifier)]
+        covariates = [name for name in covariates if name not in no_covariates]
         model = self.field(nodes, covariates, states)
         return model, Table(codes[None, :].copy(), model.names, model.states)
 
