@@ -30,10 +30,21 @@ def test_progress_true_prints_a_line_for_each_iteration(capsys):
 
 
 def test_seconds_left_follow_the_pace_of_the_gradient():
-    left = TimeLeft(1000, 1e-4)
-    known = [left(Progress(k, 0.0, 10.0**-k, 0.5 * k)) for k in range(4)]
+    left = TimeLeft(1000)
+    known = [left(Progress(k, 0.0, 10.0**-k, 0.5 * k, 1e-4)) for k in range(4)]
     assert known[:3] == [None, None, None]
     assert known[3] == pytest.approx(0.5)  # one more iteration of half a second
+    unknown = TimeLeft(1000)
+    assert [unknown(Progress(k, 0.0, 10.0**-k, 0.5 * k)) for k in range(4)][3] == pytest.approx(0.5 * 997)
+
+
+@pytest.mark.parametrize("policy", ["PL1", "0.5*PL1@3"])
+def test_progress_has_the_tolerance_of_its_fit(policy):
+    seen = []
+    fit = ff.fit(MODEL, data(), policy, method="lbfgs", tol=1e-5, progress=seen.append)
+    (tolerance,) = {state.tolerance for state in seen}
+    assert seen[-1].gradient_norm <= tolerance < seen[-2].gradient_norm
+    assert fit.converged
 
 
 def test_the_end_of_a_run_is_looked_at_unless_it_was():

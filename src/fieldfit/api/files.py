@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, replace
 from functools import cache
 
 import numpy as np
@@ -58,7 +58,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "sigma2": fit.sigma2,
         "free": fit.free,
         "dropped_rows": fit.dropped_rows,
-        "history": np.array([astuple(step) for step in fit.convergence.history]).reshape(-1, 4),
+        "history": np.array([line.saved for line in fit.convergence.history]).reshape(-1, 4),
     }
     has_data = fit.prepared is not None or fit.saved.moments is not None
     total, method, interrupt = None, None, None

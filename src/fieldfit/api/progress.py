@@ -16,12 +16,12 @@ HEAD = f"{'iteration':>9}  {'objective':>16}  {'gradient':>10}  {'seconds':>8}  
 
 
 class TimeLeft:
-    """Seconds that a fit still takes: until the gradient norm, falling at its recent pace, is ``target``, at most
-    until ``max_iter``. ``target`` is unknown (None) where the number of samples is.
+    """Seconds that a fit still takes: until the gradient norm, falling at its recent pace, is the tolerance, at most
+    until ``max_iter``.
     """
 
-    def __init__(self, max_iter: int, target: float | None) -> None:
-        self._max_iter, self._target = max_iter, target
+    def __init__(self, max_iter: int) -> None:
+        self._max_iter = max_iter
         self._seen: list[tuple[int, float, float]] = []
 
     def __call__(self, state: Progress) -> float | None:
@@ -32,9 +32,9 @@ class TimeLeft:
         if steps < 3:
             return None
         iterations = float(self._max_iter - last[0])
-        if self._target is not None:
+        if state.tolerance > 0:
             fall = (first[1] - last[1]) / steps
-            missing = last[1] - math.log(max(self._target, 1e-300))
+            missing = last[1] - math.log(state.tolerance)
             if missing <= 0:
                 iterations = 0.0
             elif fall > 0:
@@ -51,8 +51,8 @@ class TimeLeft:
 class ProgressLines:
     """Makes the line of each iteration of one fit; `HEAD` names its columns."""
 
-    def __init__(self, max_iter: int, target: float | None = None) -> None:
-        self._left = TimeLeft(max_iter, target)
+    def __init__(self, max_iter: int) -> None:
+        self._left = TimeLeft(max_iter)
 
     def __call__(self, state: Progress) -> str:
         """The line of this iteration."""
@@ -61,9 +61,7 @@ class ProgressLines:
         return f"{state.iteration:9d}  {-state.value:16.6f}  {state.gradient_norm:10.3g}  {state.seconds:8.2f}  {rest:>8}"
 
 
-def as_callback(
-    progress: Callable[[Progress], object] | bool, max_iter: int, target: float
-) -> Callable[[Progress], object] | None:
+def as_callback(progress: Callable[[Progress], object] | bool, max_iter: int) -> Callable[[Progress], object] | None:
     """Return the function to call after each iteration: the user's, or for True one that prints to stderr."""
     if progress is False:
         return None
@@ -71,7 +69,7 @@ def as_callback(
         if not callable(progress):
             raise FieldfitError(f"progress must be True, False or a function; got {progress!r}.")
         return progress
-    lines = ProgressLines(max_iter, target)
+    lines = ProgressLines(max_iter)
 
     def tell(state: Progress) -> None:
         if state.iteration == 0:

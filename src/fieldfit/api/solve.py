@@ -84,7 +84,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         except KeyboardInterrupt:
             interrupted = True
 
-    left = TimeLeft(settings.max_iter, gtol)
+    left = TimeLeft(settings.max_iter)
     written = None if settings.checkpoint is None else file_keeper(settings.checkpoint, prepared, settings.method)
     keeper = written if written is None or near_enough is None else JudgedKeeper(written, near_enough)
     known = written is not None and written.saved is not None  # the iteration of the checkpoint was reported before

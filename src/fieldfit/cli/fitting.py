@@ -102,11 +102,10 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
         model, table = read()
     from fieldfit.api.fitting import fit
 
-    target = (1e-6 if tol == "statistical" else tol) * table.total_weight
     with opened_backend(options.workers, options.cluster, options.worker_timeout) as backend:
         with (
             collected_warnings() as warned,
-            shown_progress(options.progress, options.json, options.max_iter, target) as progress,
+            shown_progress(options.progress, options.json, options.max_iter) as progress,
         ):
             try:
                 result = fit(

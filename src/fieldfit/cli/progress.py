@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def shown_progress(
-    wanted: bool | None, json: bool, max_iter: int, target: float | None = None
-) -> Iterator[Callable[[Progress], None] | None]:
+def shown_progress(wanted: bool | None, json: bool, max_iter: int) -> Iterator[Callable[[Progress], None] | None]:
     """A callback that shows each iteration, or None where that is not wanted (by default: no terminal, or JSON)."""
     terminal = sys.stderr.isatty()
     if wanted is False or (wanted is None and (not terminal or json)):
@@ -24,7 +22,7 @@ def shown_progress(
         return
     from fieldfit.api.progress import HEAD, ProgressLines
 
-    line = ProgressLines(max_iter, target)
+    line = ProgressLines(max_iter)
     if not terminal:
         note(HEAD)
         yield lambda state: note(line(state))

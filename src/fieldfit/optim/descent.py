@@ -56,6 +56,7 @@ class Descent(ABC):
         self._evaluations = 0
         self._hessian_products = 0
         self._history: list[Progress] = []
+        self._gtol = 0.0
         self._keeper: Keeper | None = None
         self._whole: Point | None = None  # the point at which all that the method remembers belongs together
 
@@ -105,6 +106,7 @@ class Descent(ABC):
         )
 
     def _iterate(self, gtol: float, ftol: float, max_iter: int) -> Status:
+        self._gtol = gtol
         saved = None if self._keeper is None else self._keeper.saved
         if saved is not None:
             self._restore(saved)
@@ -133,7 +135,8 @@ class Descent(ABC):
     def _recorded(self) -> bool:
         """Add a line to the history and call the callback; true if it returns a request to stop."""
         at = self.current
-        self._history.append(Progress(len(self._history), at.value, at.norm, time.perf_counter() - self._start))
+        seconds = time.perf_counter() - self._start
+        self._history.append(Progress(len(self._history), at.value, at.norm, seconds, self._gtol))
         self._whole = at
         told = self._told()
         self._keep(last=False)
@@ -154,13 +157,12 @@ class Descent(ABC):
 
     def _state(self) -> State:
         at = self.current
-        lines = [(line.iteration, line.value, line.gradient_norm, line.seconds) for line in self._history]
         return {
             "x": at.x.copy(),
             "gradient": at.gradient.copy(),
             "point": np.array([at.value, at.norm]),
             "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
-            "history": np.array(lines, dtype=np.float64),
+            "history": np.array([line.saved for line in self._history], dtype=np.float64),
             **self.own_state(),
         }
 
@@ -173,7 +175,9 @@ class Descent(ABC):
             value, norm = state["point"].tolist()
             self.current = Point(np.array(x, np.float64), np.array(gradient, np.float64), float(value), float(norm))
             self._evaluations, self._hessian_products = (int(count) for count in state["work"])
-            self._history = [Progress(int(k), float(v), float(g), float(s)) for k, v, g, s in history.tolist()]
+            self._history = [
+                Progress(int(k), float(v), float(g), float(s), self._gtol) for k, v, g, s in history.tolist()
+            ]
             self.take_state(state)
         except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
             raise FieldfitError(

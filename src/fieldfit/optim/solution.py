@@ -35,13 +35,20 @@ class Status(Enum):
 class Progress:
     """One line of the history: the state after `iteration` iterations (0 is the start).
 
-    ``gradient_norm`` is max |gradient| (of the pseudo-gradient under an L1 penalty); ``seconds`` since the start.
+    ``gradient_norm`` is max |gradient| (of the pseudo-gradient under an L1 penalty); ``seconds`` since the start;
+    ``tolerance`` is the gradient norm at which the method stops, 0 where that is not known.
     """
 
     iteration: int
     value: float
     gradient_norm: float
     seconds: float
+    tolerance: float = field(default=0.0, compare=False, repr=False)
+
+    @property
+    def saved(self) -> tuple[float, float, float, float]:
+        """What files keep of it."""
+        return self.iteration, self.value, self.gradient_norm, self.seconds
 
 
 #: Called after each iteration with the progress and the current point, a read-only view that later iterations

@@ -52,10 +52,9 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
     if isinstance(penalty, str | list):
         raise FieldfitError(f"--sigma2 {options.sigma2}: a Boltzmann chain takes one number, or none.")
     text = model.text(train)
-    target = options.tol * (len(text.offsets) - 1)
     with (
         collected_warnings() as warned,
-        shown_progress(options.progress, options.json, options.max_iter, target) as progress,
+        shown_progress(options.progress, options.json, options.max_iter) as progress,
     ):
         tagger = SymbolTagger.train(
             text,

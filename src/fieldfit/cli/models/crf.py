@@ -209,15 +209,13 @@ def fit(
     )
     begin = None if stopping.start is None else load_tagger(stopping.start)
     data: SentenceFiles | ColumnText | AttributeText | None = model.files(train)
-    target = None
     if data is None:
         data = model.text(train)
-        target = options.tol * _count(data)
     development = None if stopping.dev is None else model.text(stopping.dev)
     with (
         opened_backend(workers, cluster, worker_timeout) as backend,
         collected_warnings() as warned,
-        shown_progress(options.progress, options.json, options.max_iter, target) as progress,
+        shown_progress(options.progress, options.json, options.max_iter) as progress,
     ):
         tagger.fit(data, X_dev=development, start=begin, progress=progress, backend=backend, shards=shards)
     if options.out is not None:
@@ -235,11 +233,6 @@ def fit(
 def plan(train: LabelledFile, model: CRFOptions, options: ChainPlanOptions) -> None:
     """Compare policies for a linear-chain CRF (a tagger)."""
     run_plan(lambda: model.read(train), options)
-
-
-def _count(text: ColumnText | AttributeText) -> int:
-    offsets = getattr(text, "offsets", None)
-    return len(text.rows.offsets if offsets is None else offsets) - 1  # type: ignore[union-attr]
 
 
 def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) -> Plain:
