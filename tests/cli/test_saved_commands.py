@@ -252,6 +252,10 @@ def test_show_restricts_the_table(run, refused, nested):
     assert "été:b" not in shown
     assert "… and" not in shown
     assert "nearest names are 'b:d'" in refused("show", nested[0], "--parameter", "b:dd")
+    found = run("show", nested[0], "--parameter", "d:*", "--parameter", "b:c", "--json").json
+    assert sorted(line["name"] for line in found["parameter"]) == ["b:c", "b:d", "c:d", "été:d"]
+    assert found["effect"] is None
+    assert "nearest names are 'b:d'" in refused("show", nested[0], "--parameter", "b:dd", "--json")
 
 
 def test_show_has_effects_of_free_tables(run, tmp_path):

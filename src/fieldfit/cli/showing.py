@@ -17,35 +17,57 @@ from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights
 from fieldfit.named import places_of
 from fieldfit.report.table import PlainTable
-from fieldfit.types import FieldfitError, FloatArray, Plain
+from fieldfit.types import FieldfitError, FloatArray, ModelError, Plain
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
 
 
-def fit_document(fit: Fit, warned: Sequence[str] = (), path: Path | None = None, level: float = 0.95) -> Plain:
-    """The report and every parameter with its standard error, or null where that is not known; effects of free tables."""
+def fit_document(
+    fit: Fit,
+    warned: Sequence[str] = (),
+    path: Path | None = None,
+    level: float = 0.95,
+    parameters: Sequence[str] = (),
+) -> Plain:
+    """The report and every parameter with its standard error, or null where that is not known; effects of free tables.
+
+    With ``parameters`` (names or patterns), only those parameters and effects.
+    """
     table = _known(lambda: parameter_estimates(fit, level), fit)
-    parameters = [
+    lines = [
         {**line, "sigma2": variance, "fixed": not free}
         for line, variance, free in zip(_documents(table), fit.sigma2, fit.free, strict=True)
     ]
     shown = _identified(fit, level)
     effects = _documents(shown) if shown.what == "effect" else None
+    if parameters:
+        lines, named = _named(lines, parameters), _named(effects or [], parameters)
+        if not (lines or named):
+            places_of(parameters, list(shown.names))  # raises the error that names the nearest ones
+        effects = named if effects is not None else None
     return {
         **fit.report(),
         "file": None if path is None else str(path),
         "penalised": fit.penalised,
         "level": level,
         "warnings": list(warned),
-        "parameter": parameters,
+        "parameter": lines,
         "effect": effects,
     }
 
 
 def _documents(table: EstimateTable) -> list[Plain]:
     return [dict(zip(("name", *COLUMNS), row, strict=True)) for row in table.rows(range(len(table.names)))]
+
+
+def _named(lines: list[Plain], parameters: Sequence[str]) -> list[Plain]:
+    """The lines with these names or patterns; none where they are names of something else."""
+    try:
+        return [lines[place] for place in places_of(parameters, [line["name"] for line in lines]).tolist()]
+    except ModelError:
+        return []
 
 
 def _known(estimates: Callable[[], EstimateTable], fit: Fit) -> EstimateTable:

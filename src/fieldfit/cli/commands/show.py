@@ -82,7 +82,7 @@ def show(
     with collected_warnings() as warned:
         discovered = None if fdr is None else fit.discoveries(fdr, parameters=parameters or None)
     if json:
-        document = {**fit_document(fit, warned, path, level), "files": files}
+        document = {**fit_document(fit, warned, path, level, parameters or ()), "files": files}
         if discovered is not None:
             document["discoveries"] = {
                 "rate": fdr,
