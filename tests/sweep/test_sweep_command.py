@@ -1,12 +1,15 @@
 """`fieldfit sweep` from its arguments to its exit code."""
 
 import json
+import traceback
 
 import pandas as pd
 import pytest
 import sweep_cells
 
 from fieldfit.cli.app import run
+from fieldfit.sweep.results import error_sentence
+from fieldfit.types import DataError
 
 
 @pytest.fixture
@@ -38,8 +41,25 @@ def test_failed_cells_are_an_exit_code_and_can_be_read(sweep, capsys):
     assert run(["sweep", "show", "s.toml", "--errors"]) == 0
     said = capsys.readouterr().out
     assert "4 × TypeError" in said
-    assert said.count("Traceback") == 4
-    assert "a = 1, b = 2" in said
+    assert "Traceback" not in said
+    assert "a = 1, b = 2\nTypeError: 'str' object cannot be interpreted" in said
+    assert run(["sweep", "show", "s.toml", "--tracebacks"]) == 0
+    assert capsys.readouterr().out.count("Traceback") == 4
+
+
+def test_an_error_is_told_without_its_traceback():
+    def fail(error):
+        try:
+            try:
+                raise KeyError("first")
+            except KeyError as cause:
+                raise error from cause
+        except type(error):
+            return error_sentence(traceback.format_exc())
+
+    assert fail(DataError("Two lines:\n  the second.")) == "Two lines:\n  the second."
+    assert fail(ValueError("no number")) == "ValueError: no number"
+    assert error_sentence("The worker process ended.\n") == "The worker process ended."
 
 
 def test_mistakes_are_one_sentence_and_exit_code_2(sweep, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import io
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ from fieldfit.types import FieldfitError, Plain, SweepError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: The first line of a traceback.
+TRACEBACK = "Traceback (most recent call last):"
 
 
 class SweepResults:
@@ -147,7 +151,9 @@ class SweepResults:
         with Store(self.path, check=False) as store:
             counts = store.counts()
             errors = collections.Counter(
-                record["cell_error"].strip().splitlines()[-1] for record in store.records() if record["cell_error"]
+                error_sentence(record["cell_error"]).splitlines()[0]
+                for record in store.records()
+                if record["cell_error"]
             )
         axes = ", ".join(f"{name} ({len(values)})" for name, values in self.definition["axes"].items())
         lines = [
@@ -157,6 +163,14 @@ class SweepResults:
         ]
         lines += [f"  {number} × {text}" for text, number in errors.most_common(10)]
         return "\n".join(lines)
+
+
+def error_sentence(error: str) -> str:
+    """What a cell's error says, without the traceback before it; an error of fieldfit without the name of its class."""
+    lines = error.strip().splitlines()
+    last = max((place for place, line in enumerate(lines) if line == TRACEBACK), default=-1)
+    told = next((place for place in range(last + 1, len(lines)) if not lines[place].startswith(" ")), 0)
+    return re.sub(r"^fieldfit\.types\.\w+: ", "", "\n".join(lines[told:])) or "no message"
 
 
 def open_sweep(path: str | os.PathLike[str]) -> SweepResults:

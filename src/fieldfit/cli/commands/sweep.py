@@ -61,12 +61,16 @@ def run(
 
 def show(
     path: StoreFile,
-    errors: Annotated[bool, typer.Option("--errors", help="Also print the full error of every failed cell.")] = False,
+    errors: Annotated[bool, typer.Option("--errors", help="Also print the error of every failed cell.")] = False,
+    tracebacks: Annotated[
+        bool, typer.Option("--tracebacks", help="Print these errors with their Python tracebacks.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the progress of a sweep and its failed cells."""
     from fieldfit.cli.output import print_json, say
     from fieldfit.sweep import open_sweep
+    from fieldfit.sweep.results import error_sentence
 
     sweep = open_sweep(store_of(path))
     frame = sweep.frame(unfinished=True)
@@ -75,10 +79,11 @@ def show(
         print_json({"name": sweep.name, "definition": sweep.definition, "cells": records})
         return
     say(sweep.summary())
-    if errors:
+    if errors or tracebacks:
         for _, row in frame[frame["cell_status"] == "failed"].iterrows():
             say(f"\n{', '.join(f'{name} = {row[name]}' for name in sweep.definition['axes'])}")
-            say(str(row["cell_error"]).rstrip())
+            error = str(row["cell_error"]).rstrip()
+            say(error if tracebacks else error_sentence(error))
 
 
 def export(
