@@ -5,6 +5,8 @@ import pytest
 from browser import open_page, opened_browser
 
 import fieldfit as ff
+from fieldfit.report.network_chart import add_network
+from fieldfit.report.page import Page
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +119,33 @@ def test_the_sliders_say_what_the_plan_says(driver, pages):
     )
     row = next(row for row in cells if row[0].lstrip("→• ") == "PL1")
     assert shown == pytest.approx(float(row[3]), rel=1e-3)
+
+
+def test_a_slider_draws_more_couplings(driver, tmp_path):
+    m = 9
+    values = np.zeros((m, m))
+    values[np.triu_indices(m, 1)] = np.linspace(-1, 2, m * (m - 1) // 2)
+    page = Page("Network")
+    add_network(page, [f"x{j}" for j in range(m)], values + values.T, "coupling", "Lines: coupling.")
+    page.write(tmp_path / "network.html")
+    open_page(driver, tmp_path / "network.html")
+    sizes = (
+        "return [...document.querySelectorAll('[data-rank]')].filter(l => l.getBBox().width).map(l => l.dataset.size)"
+    )
+    drawn = [float(size) for size in driver.execute_script(sizes)]
+    strongest = np.sort(np.abs(values[values != 0]))[::-1]
+    assert drawn == pytest.approx(strongest[:18][::-1], rel=0.05)  # two for each variable, the strongest in front
+    said = driver.find_element("id", "edges-shown")
+    assert said.text == f"The 18 strongest of 36 couplings are shown, down to a size of {strongest[17]:.2g}."
+    slider = driver.find_element("css selector", "input[type=range]")
+    slider.send_keys("\ue014" * 3)  # the right arrow key
+    assert len(driver.execute_script(sizes)) == 21
+    assert "The 21 strongest of 36" in said.text
+    slider.send_keys("\ue011")  # the home key
+    assert said.text == "The strongest of 36 couplings is shown; its size is 2."
+    slider.send_keys("\ue010")  # the end key
+    assert len(driver.execute_script(sizes)) == 36
+    assert driver.get_log("browser") == []
 
 
 def test_marks_show_a_note_to_mouse_and_keyboard(driver, pages):

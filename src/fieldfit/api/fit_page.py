@@ -22,8 +22,8 @@ from fieldfit.report.fit_charts import (
     convergence_chart,
     matrix_chart,
     moment_chart,
-    network_chart,
 )
+from fieldfit.report.network_chart import add_network
 from fieldfit.report.page import Page
 from fieldfit.report.provenance import add_citation, add_versions
 from fieldfit.types import FieldfitError
@@ -138,7 +138,7 @@ def _add_couplings(page: Page, fit: Fit) -> None:
     colours = "Blue and solid: positive. Red and dashed: negative. Wider: stronger."
     if not couplings.directed and len(names) <= MOST_NODES:
         shown = f"Lines: {couplings.what}. " + (colours if couplings.signed else "Wider: stronger.")
-        page.chart(network_chart(names, values, couplings.what), shown)
+        add_network(page, names, values, couplings.what, shown)
     elif len(names) <= MOST_SIDES or not couplings.directed:
         kept = np.sort(np.argsort(-np.abs(values).sum(axis=1), kind="stable")[:MOST_SIDES])
         some = [names[int(k)] for k in kept]

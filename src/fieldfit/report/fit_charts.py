@@ -9,16 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.report.network import layout, radius, widest
+from fieldfit.report.network import widest
+from fieldfit.report.network_chart import cut_name
 from fieldfit.report.page import Page
 from fieldfit.report.svg import Chart
 from fieldfit.report.table import format_cell
 from fieldfit.types import FloatArray
 
-#: Most variables and edges of couplings that are drawn as a network. More are drawn as a matrix.
-MOST_NODES, _MOST_DRAWN_EDGES = 60, 400
-#: Most names on the sides of a matrix, and most characters of a name.
-MOST_SIDES, _LETTERS = 80, 12
+#: Variables up to which couplings are drawn as a network; more are drawn as a matrix.
+MOST_NODES = 60
+#: Names on the sides of a matrix.
+MOST_SIDES = 80
 
 
 @dataclass(frozen=True)
@@ -93,42 +94,11 @@ def _interval(row: Coefficient, reach: float) -> str:
     )
 
 
-def network_chart(names: Sequence[str], values: FloatArray, what: str) -> str:
-    """Variables as circles and couplings as lines: blue and solid for positive ones, red and dashed for negative ones."""
-    m = len(names)
-    places, size = layout(values), radius(m)
-    width, room = 640.0, 30 + 640 * size
-    chart = Chart.of((0, 1), (0, 1), size=(width, width))
-    points = room + places * (width - 2 * room)
-    largest = widest(values) or 1.0
-    pairs = [(abs(values[j, k]), j, k) for j in range(m) for k in range(j + 1, m) if values[j, k] != 0]
-    for strength, j, k in sorted(pairs)[-_MOST_DRAWN_EDGES:]:
-        (x, y), (u, v) = points[j], points[k]
-        kind, dash = ("blue", "") if values[j, k] > 0 else ("red", ' stroke-dasharray="7 4"')
-        note = html.escape(f"{names[j]} – {names[k]}: {what} {values[j, k]:.3g}", quote=True)
-        share = min(1.0, strength / largest)
-        chart.add(
-            f'<path class="{kind} none" data-tip="{note}" d="M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}" '
-            f'stroke-width="{0.6 + 7 * share:.1f}" opacity="{0.25 + 0.7 * share:.2f}"{dash}/>'
-        )
-    for j, (x, y) in enumerate(points):
-        strongest = np.argsort(-np.abs(values[j]))[:3]
-        told = ", ".join(f"{names[k]} {values[j, k]:+.2g}" for k in strongest if values[j, k] != 0)
-        note = html.escape(f"{names[j]}: {told or 'no couplings'}", quote=True)
-        chart.add(
-            f'<circle class="node" cx="{x:.1f}" cy="{y:.1f}" r="{max(7.0, 300 * size):.1f}" data-tip="{note}" '
-            f'aria-label="{note}" role="img" tabindex="0"/>'
-        )
-    for j, (x, y) in enumerate(points):
-        chart.text(x, y + 4, _cut(names[j]), "halo", anchor="middle")
-    return chart.svg(f"Network of {m} variables with {len(pairs)} couplings. The table of estimates has the numbers.")
-
-
 def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directed: bool) -> str:
     """A matrix of coloured cells; rows are the labels before."""
     m = len(names)
     side = 640.0
-    margin = 8 + 7.0 * max(len(_cut(name)) for name in names)
+    margin = 8 + 7.0 * max(len(cut_name(name)) for name in names)
     cell = (side - margin - 8) / m
     chart = Chart.of((0, 1), (0, 1), size=(side, side))
     largest = widest(values) or 1.0
@@ -147,15 +117,11 @@ def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directe
     every = max(1, math.ceil(13 / cell))
     for j in range(0, m, every):
         middle = margin + (j + 0.5) * cell
-        chart.text(margin - 5, middle + 4, _cut(names[j]), anchor="end")
+        chart.text(margin - 5, middle + 4, cut_name(names[j]), anchor="end")
         turned = f"translate({middle + 4:.1f} {margin - 6:.1f}) rotate(-90)"
-        chart.add(f'<text transform="{turned}">{html.escape(_cut(names[j]))}</text>')
+        chart.add(f'<text transform="{turned}">{html.escape(cut_name(names[j]))}</text>')
     rows = "rows: before, columns: after" if directed else "symmetric"
     return chart.svg(f"Matrix of {m} by {m} values ({what}; {rows}). Blue is positive, red negative.")
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
 
 
 def moment_chart(kind: str, names: Sequence[str], values: FloatArray) -> str:

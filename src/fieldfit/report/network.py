@@ -188,7 +188,21 @@ def _draw(
 
 
 def _around(positions: FloatArray, j: int, k: int, room: float) -> FloatArray:
-    """Points of the edge from j to k: straight, or a curve if a third variable is closer to it than ``room``."""
+    """Points of the edge from j to k: straight, or a curve around a variable that is in its way."""
+    start, end = positions[j], positions[k]
+    control = control_point(positions, j, k, room)
+    if control is None:
+        return np.array([start, end])
+    t = np.linspace(0.0, 1.0, 41)[:, None]
+    curve: FloatArray = (1 - t) ** 2 * start + 2 * t * (1 - t) * control + t**2 * end
+    return curve
+
+
+def control_point(positions: FloatArray, j: int, k: int, room: float) -> FloatArray | None:
+    """The control point of a quadratic curve from j to k around a variable that is closer than ``room`` to the line.
+
+    None where the straight line is free.
+    """
     start, end = positions[j], positions[k]
     along = end - start
     length = float(np.sqrt(along @ along))
@@ -197,13 +211,12 @@ def _around(positions: FloatArray, j: int, k: int, room: float) -> FloatArray:
     place, offset = others @ along / length**2, others @ across
     near = (place > 0) & (place < 1) & (np.abs(offset) < room)
     if not near.any():
-        return np.array([start, end])
+        return None
     closest = int(np.argmin(np.where(near, np.abs(offset), np.inf)))
     # The middle of the curve passes on the other side of the variable in the way.
     bend = offset[closest] - np.copysign(2.2 * room, offset[closest])
-    t = np.linspace(0.0, 1.0, 41)[:, None]
-    curve: FloatArray = start + t * along + 4 * t * (1 - t) * bend * across
-    return curve
+    control: FloatArray = start + along / 2 + 2 * bend * across
+    return control
 
 
 def _legend(

@@ -54,6 +54,18 @@
     });
   }
 
+  for (const slider of document.querySelectorAll("[data-edges]")) {
+    const lines = [...document.querySelectorAll("[data-rank]")];
+    slider.addEventListener("input", () => {
+      const shown = +slider.value;
+      for (const line of lines) line.setAttribute("display", +line.dataset.rank <= shown ? "inline" : "none");
+      const least = lines.find((line) => +line.dataset.rank === shown).dataset.size;
+      document.getElementById("edges-shown").textContent = shown === 1
+        ? `The strongest of ${slider.dataset.edges} couplings is shown; its size is ${least}.`
+        : `The ${shown} strongest of ${slider.dataset.edges} couplings are shown, down to a size of ${least}.`;
+    });
+  }
+
   for (const panel of document.querySelectorAll("[data-mixtures]")) {
     const data = JSON.parse(document.getElementById(panel.dataset.mixtures).textContent);
     const point = document.getElementById(panel.dataset.mixtures + "-point");
