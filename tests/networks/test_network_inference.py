@@ -193,3 +193,18 @@ def test_pairs_with_a_joint_answer_that_never_occurs_have_no_test():
     table = networks.edge_intervals(x, networks.nodewise_network(x)).set_index(["from", "to"])
     assert table["p"].isna().to_dict() == {pair: pair == ("x0", "x1") for pair in table.index}
     assert np.isnan(table.loc[("x0", "x1"), "q"])
+    told = "no row has x0 = 1 and x1 = 1"
+    assert table["note"].to_dict() == {pair: told if pair == ("x0", "x1") else "" for pair in table.index}
+    summary = networks.analyse(x).summary()
+    assert "1 of 6 pairs have no standard error or interval" in summary
+    assert f"x0 - x1: {told}." in summary
+
+
+@pytest.mark.filterwarnings("ignore::fieldfit.types.SeparationWarning")
+def test_pairs_of_columns_that_others_determine_say_so(frame):
+    x = frame[["a", "b", "c"]].assign(copy=1 - frame["c"])
+    table = networks.edge_intervals(x, networks.nodewise_network(x))
+    without = table[~np.isfinite(table["se"])]
+    assert len(without)
+    assert (without["note"] != "").all()
+    assert (table["note"] == "").sum() == np.isfinite(table["se"]).sum()

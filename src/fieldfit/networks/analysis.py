@@ -91,6 +91,7 @@ class Analysis:
             f"Pairs whose coupling differs from 0 at a false discovery rate of 5%, with or without an edge: {sure} "
             "(debiased estimates)."
         )
+        lines += _without_errors(self.edges)
         best = self.nodes["normalised"].nlargest(1)
         lines.append(
             f"Predictability (normalised accuracy): mean {self.nodes['normalised'].mean():.2f}, largest "
@@ -105,6 +106,18 @@ class Analysis:
                 )
                 lines += _unstable(self.edges, ratio)
         return "\n".join(lines)
+
+
+def _without_errors(edges: pandas.DataFrame) -> list[str]:
+    """How many pairs have no standard error, and why the first one has none."""
+    without = edges[edges["note"] != ""]
+    if without.empty:
+        return []
+    first = without.iloc[0]
+    return [
+        f"{len(without)} of {len(edges)} pairs have no standard error or interval; the column note of the table of edges "
+        f"says why. {first['from']} - {first['to']}: {first['note']}."
+    ]
 
 
 def _unstable(edges: pandas.DataFrame, ratio: pandas.Series) -> list[str]:

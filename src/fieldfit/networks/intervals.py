@@ -15,10 +15,13 @@ from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.debiased import debiased_with_errors
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import Responses, read_responses
-from fieldfit.types import BoolArray, DataError, FloatArray, ModelError
+from fieldfit.types import DataError, FloatArray, ModelError
 
 if TYPE_CHECKING:
     import pandas
+
+#: Why a pair has no error although all of its joint answers occur.
+_UNDETERMINED = "other columns determine one of the two in these rows"
 
 
 def refit(data: object, network: Network, **options: Any) -> Fit:
@@ -81,8 +84,9 @@ def edge_intervals(
         ``refit_lower``, ``refit_upper``: estimate and interval of the selected edges without the penalty, as if the
         edges had been known beforehand; after selection they are too optimistic. ``debiased``, ``se``, ``lower``,
         ``upper``: one Newton step from the penalised estimate, with an interval that is valid for any selection.
-        ``p``: the p-value of debiased = 0. ``q``: adjusted by Benjamini and Hochberg. NaN for pairs with a joint
-        answer (of four) that never occurs: without the penalty their coupling is infinite.
+        ``p``: the p-value of debiased = 0. ``q``: adjusted by Benjamini and Hochberg. ``note``: why a pair has no
+        standard error (NaN), for example a joint answer (of four) that never occurs: without the penalty the coupling
+        is infinite.
 
     Examples
     --------
@@ -108,7 +112,9 @@ def edge_intervals(
     )
     first, second = np.triu_indices(network.m, 1)
     weight, debiased, se = (matrix[first, second] for matrix in (network.couplings, estimate, error))
-    se = np.where(_complete_pairs(answers)[first, second], se, np.nan)
+    missing = _missing_answers(answers)
+    notes = [missing.get(pair, "") for pair in zip(first.tolist(), second.tolist(), strict=True)]
+    se = np.where([note == "" for note in notes], se, np.nan)
     width = float(stats.norm.ppf(0.5 + level / 2))
     p = 2.0 * stats.norm.sf(np.abs(debiased) / se)
     plain = np.full((3, len(weight)), np.nan)
@@ -118,6 +124,8 @@ def edge_intervals(
         theta = fitted.theta[: len(chosen)]
         errors = fitted.standard_errors()[: len(chosen)]
         plain[:, chosen] = theta, theta - width * errors, theta + width * errors
+    lacking = ~np.isfinite(se) | ((weight != 0) & ~np.isfinite(plain[1]))
+    notes = [note or (_UNDETERMINED if lacks else "") for note, lacks in zip(notes, lacking, strict=True)]
     table = pandas.DataFrame(
         {
             "from": np.array(network.names)[first],
@@ -132,19 +140,26 @@ def edge_intervals(
             "upper": debiased + width * se,
             "p": p,
             "q": false_discovery_rates(p),
+            "note": notes,
         }
     )
     order = np.argsort(-np.nan_to_num(np.abs(debiased) / se), kind="stable")
     return table.iloc[order].reset_index(drop=True)
 
 
-def _complete_pairs(answers: Responses) -> BoolArray:
-    """Pairs (m, m) for which all four joint answers occur."""
-    rows = answers.distinct[0].astype(np.float32)
-    complete = np.ones((rows.shape[1], rows.shape[1]), dtype=bool)
-    for left, right in itertools.product((rows, 1.0 - rows), repeat=2):
-        complete &= left.T @ right > 0
-    return complete
+def _missing_answers(answers: Responses) -> dict[tuple[int, int], str]:
+    """The pairs (j, k) with a joint answer that never occurs, each with that answer in words."""
+    ones = answers.distinct[0].astype(np.float32)
+    rows = (1.0 - ones, ones)
+    notes = {}
+    for one, other in itertools.product((0, 1), repeat=2):
+        for j, k in np.argwhere(rows[one].T @ rows[other] == 0).tolist():
+            first, second = (
+                f"{answers.names[j]} = {answers.values[j][one]}",
+                f"{answers.names[k]} = {answers.values[k][other]}",
+            )
+            notes[j, k] = f"no row has {first} and {second}"
+    return notes
 
 
 def false_discovery_rates(p: FloatArray) -> FloatArray:
