@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.api.misfit import differing_moments
 from fieldfit.api.moments import fit_moments, runaway
 from fieldfit.report.fit_charts import Coefficient, add_coefficients
 from fieldfit.report.frontier import FrontierPoint, Limits
@@ -292,3 +293,29 @@ def test_the_page_of_a_refined_fit_says_that_its_test_rejects(tmp_path):
     text = (tmp_path / "fit.html").read_text(encoding="utf-8")
     assert "the conditional distributions do not agree with one model of this form" in text
     assert "No cautions" not in text
+    told = fit.specification_test().differing
+    assert told in text
+    assert told in fit.summary()
+    # Against exact sums: x4 is the mean that differs most, in standard errors of the data and of 10,000 draws.
+    data, exact = x.mean(axis=0), np.array([marginal[1] for marginal in model.marginals(fit.theta)])
+    share = (data + exact) / 2
+    z = np.abs(exact - data) / np.sqrt(share * (1 - share) * (1 / 2000 + 1 / 10_000))
+    assert z.argmax() == 4
+    assert f"most in x4 ({data[4]:.3f} in the data, " in told
+    assert float(told.split("most in x4")[1].split(" in the data, ")[1].split()[0]) == pytest.approx(
+        exact[4], abs=0.01
+    )
+    fit.save(tmp_path / "fit.ff")
+    assert ff.load(tmp_path / "fit.ff").specification_test() == fit.specification_test()
+
+
+def test_moments_are_named_by_chance_in_one_of_twenty_fits():
+    """Data of the model itself: 120 fits, at most 5% + 5% (two kinds) named; P(more than 24) is below 0.0004."""
+    model = ff.BoltzmannMachine(4, biases=True)
+    theta = np.resize([0.6, -0.4, 0.2], model.n_parameters)
+    told = [
+        differing_moments(ff.fit(model, model.sample(theta, 500, random_state=seed).values, "FL"))
+        for seed in range(120)
+    ]
+    assert sum("Data and model differ" in text for text in told) <= 24
+    assert all(text.startswith(("Data and model differ in ", "No single mean or correlation")) for text in told)

@@ -65,8 +65,13 @@ def central_moments(x: FloatArray, pairs: IntArray, triplets: IntArray) -> tuple
     return mean, correlation, third
 
 
-def fit_moments(fit: FitState, *, draws: int = 4000, random_state: int = 0) -> list[MomentTable]:
-    """Means, correlations and triplets of a field; single labels, pairs and triplets of neighbours of a chain."""
+def fit_moments(
+    fit: FitState, *, draws: int = 4000, random_state: int = 0, method: str = "auto"
+) -> list[MomentTable]:
+    """Means, correlations and triplets of a field; single labels, pairs and triplets of neighbours of a chain.
+
+    ``draws`` and ``method`` are those of `FieldModel.sample`.
+    """
     dataset = fit.needed.dataset
     if isinstance(dataset, Sequences):
         return _label_moments(fit, dataset, random_state)
@@ -76,7 +81,7 @@ def fit_moments(fit: FitState, *, draws: int = 4000, random_state: int = 0) -> l
     if model.observed:
         drawn = model.simulate(dataset, fit.theta, random_state).codes
     else:
-        drawn = model.sample(fit.theta, draws, random_state).codes
+        drawn = model.sample(fit.theta, draws, random_state, method=method).codes
     names, variable, state = _states(model)
     random = np.random.default_rng(random_state)
     means = np.stack(

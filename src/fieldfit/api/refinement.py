@@ -63,8 +63,18 @@ def read_refinement(header: Plain, first_theta: FloatArray) -> Refinement:
     staged = as_estimator(str(header["estimator"]))
     if not isinstance(staged, Staged) or staged.second.account is None:
         raise DataError(f"'{header['estimator']}' has no second stage of moment conditions.")
-    test = None if header["test"] is None else SpecificationTest(**header["test"])
+    test = None if header["test"] is None else _read_test(header["test"])
     return Refinement(staged.second, first_theta, staged.second.account(**header["account"]), None, test)
+
+
+def _read_test(test: Plain) -> SpecificationTest:
+    return SpecificationTest(
+        float(test["statistic"]),
+        int(test["degrees_of_freedom"]),
+        float(test["p_value"]),
+        str(test["source"]),
+        str(test.get("differing", "")),
+    )
 
 
 def refuse_refined(fit: FitState, what: str, instead: str) -> None:

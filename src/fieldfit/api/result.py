@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,10 @@ class Fit(Hypotheses):
     @cached_property
     def _specification_test(self) -> SpecificationTest:
         assert self.refinement is not None
-        return self.refinement.needed.specification_test(self.total)
+        from fieldfit.api.misfit import differing_moments
+
+        test = self.refinement.needed.specification_test(self.total)
+        return replace(test, differing=differing_moments(self)) if test.rejects else test
 
     @property
     def known_specification_test(self) -> SpecificationTest | None:

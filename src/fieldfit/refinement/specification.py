@@ -37,6 +37,9 @@ class SpecificationTest:
         The p-value; NaN without degrees of freedom.
     source : str
         Where the covariance of the conditions comes from.
+    differing : str, default: ""
+        Where the test rejects: a sentence on means and correlations that differ between data and model, if these can be
+        compared.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class SpecificationTest:
     degrees_of_freedom: int
     p_value: float
     source: str
+    differing: str = ""
 
     @property
     def rejects(self) -> bool:
@@ -61,8 +65,12 @@ class SpecificationTest:
         text = f"Hansen's J {self.statistic:.1f} on {self.degrees_of_freedom:,} degrees of freedom, p = {self.p_value:.3g}"
         if self.rejects:
             return (
-                f"{text}: the conditional distributions do not agree with one model of this form. The refined estimate is "
-                f"then the best approximation in another metric than the first stage's; use robust standard errors"
+                f"{text}: the conditional distributions do not agree with one model of this form, so the estimate depends "
+                f"on the estimator, and means of the model need not be those of the data. "
+                + (f"{self.differing}. " if self.differing else "")
+                + "What to do: add parameters for what differs (factors of three variables, covariates), leave such "
+                "variables out, or use FL, whose model has the data's mean of each parameter's statistic even if it is "
+                "wrong. Use robust standard errors"
             )
         return f"{text}: no sign that the model is wrong"
 
@@ -84,6 +92,7 @@ class SpecificationTest:
             "degrees_of_freedom": self.degrees_of_freedom,
             "p_value": self.p_value,
             "source": self.source,
+            "differing": self.differing,
         }
 
 
