@@ -152,13 +152,10 @@ def _missing_answers(answers: Responses) -> dict[tuple[int, int], str]:
     ones = answers.distinct[0].astype(np.float32)
     rows = (1.0 - ones, ones)
     notes = {}
-    for one, other in itertools.product((0, 1), repeat=2):
-        for j, k in np.argwhere(rows[one].T @ rows[other] == 0).tolist():
-            first, second = (
-                f"{answers.names[j]} = {answers.values[j][one]}",
-                f"{answers.names[k]} = {answers.values[k][other]}",
-            )
-            notes[j, k] = f"no row has {first} and {second}"
+    for left, right in itertools.product((0, 1), repeat=2):
+        for j, k in np.argwhere(rows[left].T @ rows[right] == 0).tolist():
+            first, second = answers.values[j][left], answers.values[k][right]
+            notes[j, k] = f"no row has {answers.names[j]} = {first} and {answers.names[k]} = {second}"
     return notes
 
 
