@@ -19,10 +19,7 @@ class PottsField : private PottsGraph {
   public:
     PottsField(In2<uint8_t> columns, In2<int32_t> edges, int64_t q, In<int64_t> pointer, In<int64_t> samples,
                bool single)
-        : PottsGraph(columns, edges, q, single ? potts_padded<float>(q) : potts_padded<double>(q)),
-          pointer_(pointer),
-          samples_(samples),
-          single_(single) {
+        : PottsGraph(columns, edges, q), pointer_(pointer), samples_(samples), single_(single) {
         listed_ = pointer.shape(0) != 0;
         if (listed_) {
             need(static_cast<int64_t>(pointer.shape(0)) == m_ + 1, "pointer needs one number for each site and one");
@@ -33,7 +30,7 @@ class PottsField : private PottsGraph {
                 need(samples.data()[i] >= 0 && samples.data()[i] < n_, "a listed sample does not exist");
         }
         // Tasks depend on the sizes only, so that the sums are the same for any number of threads.
-        const int64_t size = std::max<int64_t>(2 * n_edges_ * q_ * padded_ + m_ * padded_, 1);
+        const int64_t size = (2 * n_edges_ * q_ + m_) * ((q_ + 3) / 4 * 4);
         slices_ = m_ >= 16 ? 1 : std::min<int64_t>((31 + m_) / m_, std::max<int64_t>(1, (int64_t{1} << 22) / size));
         slices_ = std::clamp<int64_t>(n_ / (4 * potts_chunk), 1, slices_);
     }
@@ -76,6 +73,7 @@ class PottsField : private PottsGraph {
   private:
     struct Call {
         PottsMode mode;
+        PottsRow row;
         bool directed;
         const double *couplings, *fields, *couplings_direction, *fields_direction, *beta, *sample_weight;
     };
@@ -84,7 +82,7 @@ class PottsField : private PottsGraph {
     struct Worker {
         Real *rows, *direction, *part, *field, *field_direction, *fields, *moved;
         double* sum;
-        uint64_t* words;
+        uint16_t* places;
         const uint8_t** columns;
     };
 
@@ -93,18 +91,18 @@ class PottsField : private PottsGraph {
     template <class Real>
     class Workers {
       public:
-        Workers(const PottsField& of, int threads, bool directed, bool gradient, bool sum)
-            : table_(lines<Real>(of.degree_ * of.q_ * of.padded_ + of.padded_)),
-              chunk_(potts_chunk * of.padded_),
-              padded_(lines<Real>(of.padded_)),
+        Workers(const PottsField& of, const Call& call, int threads, bool gradient, bool sum)
+            : table_(lines<Real>((of.degree_ * of.q_ + 1) * call.row.padded)),
+              chunk_(lines<Real>(potts_chunk * call.row.padded)),
+              padded_(lines<Real>(call.row.padded)),
               degree_(of.degree_),
-              directed_(directed),
+              directed_(call.directed),
               part_(gradient && !std::is_same_v<Real, double>),
-              size_(table_ * (1 + directed + part_) + 2 * padded_ + chunk_ * (1 + directed)),
-              sum_(sum ? lines<double>(of.degree_ * of.q_ * of.padded_ + of.padded_) : 0),
+              size_(table_ * (1 + directed_ + part_) + 2 * padded_ + chunk_ * (1 + directed_)),
+              sum_(sum ? lines<double>((of.degree_ * of.q_ + 1) * call.row.padded) : 0),
               numbers_(static_cast<size_t>(threads * size_ + 64)),
               sums_(static_cast<size_t>(threads * sum_ + 8)),
-              words_(static_cast<size_t>(threads * potts_words(of.degree_))),
+              places_(static_cast<size_t>(threads * potts_places(of.degree_))),
               columns_(static_cast<size_t>(threads * of.degree_)) {}
 
         Worker<Real> at(int thread) const {
@@ -123,7 +121,7 @@ class PottsField : private PottsGraph {
             own.direction = take(directed_ ? table_ : 0);
             own.part = take(part_ ? table_ : 0);
             own.sum = const_cast<double*>(aligned(sums_.data())) + thread * sum_;
-            own.words = const_cast<uint64_t*>(words_.data()) + thread * potts_words(degree_);
+            own.places = const_cast<uint16_t*>(places_.data()) + thread * potts_places(degree_);
             own.columns = const_cast<const uint8_t**>(columns_.data()) + thread * degree_;
             return own;
         }
@@ -146,18 +144,18 @@ class PottsField : private PottsGraph {
         int64_t size_, sum_;
         std::vector<Real> numbers_;
         std::vector<double> sums_;
-        std::vector<uint64_t> words_;
+        std::vector<uint16_t> places_;
         std::vector<const uint8_t*> columns_;
     };
 
     template <class Real>
     double summed(const Call& call, const double* weights, double* by_edge, double* by_site, int n_threads) const {
-        const int64_t tasks = m_ * slices_, width = q_ * padded_;
+        const int64_t tasks = m_ * slices_, padded = call.row.padded, width = q_ * padded;
         std::vector<double> values(static_cast<size_t>(tasks));
         const int threads = static_cast<int>(std::min<int64_t>(n_threads, tasks));
-        const Workers<Real> workers(*this, threads, call.directed, true, slices_ == 1);
-        std::vector<double> partial(
-            slices_ == 1 ? 0 : static_cast<size_t>(slices_ * (2 * n_edges_ * width + m_ * padded_)));
+        const Workers<Real> workers(*this, call, threads, true, slices_ == 1);
+        std::vector<double> partial(slices_ == 1 ? 0
+                                                 : static_cast<size_t>(slices_ * (2 * n_edges_ * width + m_ * padded)));
         // Of each edge: 0 nothing yet, 1 in use, 2 one end's sums.
         const std::unique_ptr<std::atomic<int>[]> turn(new std::atomic<int>[static_cast<size_t>(n_edges_ + 1)]);
         for (int64_t e = 0; e < n_edges_; ++e) turn[static_cast<size_t>(e)].store(0, std::memory_order_relaxed);
@@ -171,12 +169,12 @@ class PottsField : private PottsGraph {
             double* gradient = own.sum;
             double* field_gradient = own.sum + degree * width;
             if (slices_ > 1) {
-                double* block = partial.data() + slice * (2 * n_edges_ * width + m_ * padded_);
+                double* block = partial.data() + slice * (2 * n_edges_ * width + m_ * padded);
                 gradient = block + begin * width;
-                field_gradient = block + 2 * n_edges_ * width + j * padded_;
+                field_gradient = block + 2 * n_edges_ * width + j * padded;
             }
             std::fill(gradient, gradient + degree * width, 0.0);
-            std::fill(field_gradient, field_gradient + padded_, 0.0);
+            std::fill(field_gradient, field_gradient + padded, 0.0);
             const int64_t all = listed_ ? pointer_.data()[j + 1] - pointer_.data()[j] : n_;
             const int64_t from = all * slice / slices_, to = all * (slice + 1) / slices_;
             double value = 0.0;
@@ -194,23 +192,23 @@ class PottsField : private PottsGraph {
                 } else {
                     task.gradient = own.part;
                     task.field_gradient = own.part + degree * width;
-                    std::fill(own.part, own.part + degree * width + padded_, 0.0f);
+                    std::fill(own.part, own.part + degree * width + padded, 0.0f);
                     value += FF_CALL(potts_task_single)(task);
                     for (int64_t i = 0; i < degree * width; ++i) gradient[i] += static_cast<double>(own.part[i]);
-                    for (int64_t a = 0; a < padded_; ++a)
+                    for (int64_t a = 0; a < padded; ++a)
                         field_gradient[a] += static_cast<double>(task.field_gradient[a]);
                 }
             }
             values[static_cast<size_t>(t)] = value;
             if (slices_ == 1) {
-                std::copy(field_gradient, field_gradient + q_, by_site + j * q_);
+                take_row(call.row, field_gradient, by_site + j * q_);
                 for (int64_t k = 0; k < degree; ++k) {
                     // Two ends add to an edge, and a + b = b + a: the order does not matter, only that they take turns.
                     const int64_t half = half_[static_cast<size_t>(begin + k)];
                     std::atomic<int>& state = turn[static_cast<size_t>(half / 2)];
                     int before = 1;
                     while ((before = state.exchange(1, std::memory_order_acquire)) == 1) std::this_thread::yield();
-                    take_block(half, gradient + k * width, by_edge, before == 2);
+                    take_block(half, call.row, gradient + k * width, by_edge, before == 2);
                     state.store(2, std::memory_order_release);
                 }
             }
@@ -220,15 +218,14 @@ class PottsField : private PottsGraph {
         for (const double part : values) value += part;
         if (slices_ > 1) {
             std::fill(by_edge, by_edge + n_edges_ * q_ * q_, 0.0);
-            const int64_t size = 2 * n_edges_ * width + m_ * padded_;
+            const int64_t size = 2 * n_edges_ * width + m_ * padded;
             for (int64_t slice = 1; slice < slices_; ++slice)
                 for (int64_t i = 0; i < size; ++i)
                     partial[static_cast<size_t>(i)] += partial[static_cast<size_t>(slice * size + i)];
             for (int64_t place = 0; place < 2 * n_edges_; ++place)
-                take_block(half_[static_cast<size_t>(place)], partial.data() + place * width, by_edge, true);
+                take_block(half_[static_cast<size_t>(place)], call.row, partial.data() + place * width, by_edge, true);
             for (int64_t j = 0; j < m_; ++j) {
-                const double* from = partial.data() + 2 * n_edges_ * width + j * padded_;
-                std::copy(from, from + q_, by_site + j * q_);
+                take_row(call.row, partial.data() + 2 * n_edges_ * width + j * padded, by_site + j * q_);
             }
         }
         return value;
@@ -237,7 +234,7 @@ class PottsField : private PottsGraph {
     template <class Real>
     void compute(const Call& call, int64_t first, int64_t count, int64_t numbers, double* out, int n_threads) const {
         const int threads = static_cast<int>(std::min<int64_t>(n_threads, m_));
-        const Workers<Real> workers(*this, threads, call.directed, false, false);
+        const Workers<Real> workers(*this, call, threads, false, false);
         Interruption interruption;
         for_each_task(m_, threads, [&](int64_t j) {
             if (interruption.asked()) return;
@@ -269,7 +266,10 @@ class PottsField : private PottsGraph {
         need(!weighted || static_cast<int64_t>(sample_weight.shape(0)) == n_,
              "sample_weight needs one number for each sample");
         need(n_threads >= 1, "there must be at least one thread");
+        // Sums over the states of p (1 - p) are not 0: the diagonal needs all states.
+        const bool reduced = mode != PottsMode::diagonal;
         return Call{mode,
+                    single_ ? PottsRow::of<float>(q_, reduced) : PottsRow::of<double>(q_, reduced),
                     directed,
                     couplings.data(),
                     fields.data(),
@@ -284,8 +284,7 @@ class PottsField : private PottsGraph {
         const int64_t begin = start_[static_cast<size_t>(j)];
         PottsTask<Real> task{};
         task.mode = call.mode;
-        task.q = q_;
-        task.padded = padded_;
+        task.row = call.row;
         task.degree = start_[static_cast<size_t>(j) + 1] - begin;
         task.own = columns_.data() + j * n_;
         for (int64_t k = 0; k < task.degree; ++k) {
@@ -293,18 +292,18 @@ class PottsField : private PottsGraph {
             own.columns[k] = columns_.data() + edges_.data()[half ^ 1] * n_;
         }
         task.columns = own.columns;
-        task.words = own.words;
+        task.places = own.places;
         task.fields = own.fields;
         task.moved = own.moved;
         task.sample_weight = call.sample_weight;
         task.beta = call.beta[j];
-        lay_out(j, call.couplings, own.rows);
-        lay_out_field(j, call.fields, own.field, -std::numeric_limits<Real>::infinity());
+        lay_out(j, call.row, call.couplings, own.rows);
+        lay_out_field(j, call.row, call.fields, own.field, -std::numeric_limits<Real>::infinity());
         task.rows = own.rows;
         task.field = own.field;
         if (call.directed) {
-            lay_out(j, call.couplings_direction, own.direction);
-            lay_out_field(j, call.fields_direction, own.field_direction, Real{0});
+            lay_out(j, call.row, call.couplings_direction, own.direction);
+            lay_out_field(j, call.row, call.fields_direction, own.field_direction, Real{0});
             task.direction = own.direction;
             task.field_direction = own.field_direction;
         }

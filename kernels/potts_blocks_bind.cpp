@@ -18,13 +18,14 @@ class PottsBlocks : private PottsGraph {
   public:
     PottsBlocks(In2<uint8_t> columns, In2<int32_t> edges, int64_t q, In<int64_t> block_pointer, In<int32_t> members,
                 In<int64_t> pointer, In<int64_t> samples)
-        : PottsGraph(columns, edges, q, potts_padded<double>(q)),
+        : PottsGraph(columns, edges, q),
+          shape_(PottsRow::of<double>(q, false)),
           block_(block_pointer.data(), block_pointer.data() + block_pointer.shape(0)),
           members_(members.data(), members.data() + members.shape(0)),
           pointer_(pointer),
           samples_(samples),
           n_blocks_(static_cast<int64_t>(block_.size()) - 1),
-          rows_(std::clamp<int64_t>(blocks_numbers / (m_ * padded_), 16, blocks_chunk)),
+          rows_(std::clamp<int64_t>(blocks_numbers / (m_ * shape_.padded), 16, blocks_chunk)),
           used_(static_cast<size_t>(m_), 0) {
         need(n_blocks_ >= 1 && block_[0] == 0 && block_.back() == static_cast<int64_t>(members_.size()),
              "the pointer of the blocks must run over all members");
@@ -58,10 +59,10 @@ class PottsBlocks : private PottsGraph {
         double* by_edge = couplings_out.data();
         std::fill(by_edge, by_edge + n_edges_ * q_ * q_, 0.0);
         std::fill(fields_out.data(), fields_out.data() + m_ * q_, 0.0);
-        const int64_t width = q_ * padded_;
+        const int64_t width = q_ * shape_.padded;
         // What the ends of each edge add outside their blocks, in the layout of rows.
         std::vector<double> halves(static_cast<size_t>(2 * n_edges_ * width)),
-            by_site(static_cast<size_t>(m_ * padded_));
+            by_site(static_cast<size_t>(m_ * shape_.padded));
         std::vector<double> values(static_cast<size_t>(n_blocks_), 0.0);
         Buffers buffers(*this, call, true);
         Interruption interruption;
@@ -82,9 +83,10 @@ class PottsBlocks : private PottsGraph {
         }
         interruption.raise();
         for (int64_t place = 0; place < 2 * n_edges_; ++place)
-            take_block(half_[static_cast<size_t>(place)], halves.data() + place * width, by_edge, true);
+            take_block(half_[static_cast<size_t>(place)], shape_, halves.data() + place * width, by_edge, true);
         for (int64_t j = 0; j < m_; ++j)
-            std::copy(by_site.data() + j * padded_, by_site.data() + j * padded_ + q_, fields_out.data() + j * q_);
+            std::copy(by_site.data() + j * shape_.padded, by_site.data() + j * shape_.padded + q_,
+                      fields_out.data() + j * q_);
         double value = 0.0;
         for (const double part : values) value += part;
         return value;
@@ -197,28 +199,29 @@ class PottsBlocks : private PottsGraph {
         Buffers(const PottsBlocks& of, const Call& call, bool residuals)
             : of_(of),
               call_(call),
-              width_(of.q_ * of.padded_),
-              chunk_(std::min(of.rows_, of.n_) * of.padded_),
+              width_(of.q_ * of.shape_.padded),
+              chunk_(std::min(of.rows_, of.n_) * of.shape_.padded),
               rows_(static_cast<size_t>(2 * of.n_edges_ * width_)),
               direction_(call.directed ? rows_.size() : 0),
-              field_(static_cast<size_t>(of.m_ * of.padded_)),
+              field_(static_cast<size_t>(of.m_ * of.shape_.padded)),
               field_direction_(call.directed ? field_.size() : 0),
               fields_(static_cast<size_t>(of.m_ * chunk_)),
               moved_(call.directed ? fields_.size() : 0),
               residuals_(residuals ? fields_.size() : 0),
               scratch_(block_scratch(of.q_, of.most_sites_, of.most_edges_)),
               numbers_(static_cast<size_t>(call.threads * scratch_)),
-              words_(static_cast<size_t>(call.threads * potts_words(of.degree_))),
+              places_(static_cast<size_t>(call.threads * potts_places(of.degree_))),
               columns_(static_cast<size_t>(call.threads * of.degree_)) {
             for_each_task(
                 of.m_, call.threads,
                 [&](int64_t j) {
                     const int64_t begin = of.start_[static_cast<size_t>(j)];
-                    of.lay_out(j, call.couplings, rows_.data() + begin * width_);
-                    of.lay_out_field(j, call.fields, field_.data() + j * of.padded_, 0.0);
+                    of.lay_out(j, of.shape_, call.couplings, rows_.data() + begin * width_);
+                    of.lay_out_field(j, of.shape_, call.fields, field_.data() + j * of.shape_.padded, 0.0);
                     if (!call.directed) return;
-                    of.lay_out(j, call.couplings_direction, direction_.data() + begin * width_);
-                    of.lay_out_field(j, call.fields_direction, field_direction_.data() + j * of.padded_, 0.0);
+                    of.lay_out(j, of.shape_, call.couplings_direction, direction_.data() + begin * width_);
+                    of.lay_out_field(j, of.shape_, call.fields_direction,
+                                     field_direction_.data() + j * of.shape_.padded, 0.0);
                 },
                 8);
         }
@@ -229,17 +232,17 @@ class PottsBlocks : private PottsGraph {
                 if (!of_.used_[static_cast<size_t>(j)] || interruption.asked()) return;
                 PottsTask<double> task = site(PottsMode::fields, j, start, size);
                 task.fields = fields_.data() + j * chunk_;
-                task.field = field_.data() + j * of_.padded_;
+                task.field = field_.data() + j * of_.shape_.padded;
                 task.rows = rows_.data() + of_.start_[static_cast<size_t>(j)] * width_;
                 if (call_.directed) {
                     task.moved = moved_.data() + j * chunk_;
-                    task.field_direction = field_direction_.data() + j * of_.padded_;
+                    task.field_direction = field_direction_.data() + j * of_.shape_.padded;
                     task.direction = direction_.data() + of_.start_[static_cast<size_t>(j)] * width_;
                 }
                 FF_CALL(potts_task_double)(task);
                 if (!residuals_.empty()) {
                     double* residual = residuals_.data() + j * chunk_;
-                    std::fill(residual, residual + size * of_.padded_, 0.0);
+                    std::fill(residual, residual + size * of_.shape_.padded, 0.0);
                 }
             });
         }
@@ -251,7 +254,7 @@ class PottsBlocks : private PottsGraph {
                 PottsTask<double> task = site(PottsMode::scatter, j, start, size);
                 task.fields = residuals_.data() + j * chunk_;
                 task.gradient = halves + of_.start_[static_cast<size_t>(j)] * width_;
-                task.field_gradient = by_site + j * of_.padded_;
+                task.field_gradient = by_site + j * of_.shape_.padded;
                 FF_CALL(potts_task_double)(task);
             });
         }
@@ -262,7 +265,7 @@ class PottsBlocks : private PottsGraph {
             BlockTask task{};
             task.mode = call_.mode;
             task.q = of_.q_;
-            task.padded = of_.padded_;
+            task.padded = of_.shape_.padded;
             task.k = of_.block_[static_cast<size_t>(b) + 1] - first;
             task.first = from;
             task.count = to - from;
@@ -318,15 +321,14 @@ class PottsBlocks : private PottsGraph {
             const uint8_t** columns = columns_.data() + thread * of_.degree_;
             PottsTask<double> task{};
             task.mode = mode;
-            task.q = of_.q_;
-            task.padded = of_.padded_;
+            task.row = of_.shape_;
             task.degree = of_.degree_of(j);
             task.first = start;
             task.count = size;
             for (int64_t k = 0; k < task.degree; ++k)
                 columns[k] = of_.columns_.data() + of_.neighbour(of_.start_[static_cast<size_t>(j)] + k) * of_.n_;
             task.columns = columns;
-            task.words = words_.data() + thread * potts_words(of_.degree_);
+            task.places = places_.data() + thread * potts_places(of_.degree_);
             return task;
         }
 
@@ -336,10 +338,11 @@ class PottsBlocks : private PottsGraph {
         std::vector<double> rows_, direction_, field_, field_direction_, fields_, moved_, residuals_;
         int64_t scratch_;
         std::vector<double> numbers_;
-        std::vector<uint64_t> words_;
+        std::vector<uint16_t> places_;
         std::vector<const uint8_t*> columns_;
     };
 
+    PottsRow shape_;
     std::vector<int64_t> block_;
     std::vector<int32_t> members_;
     In<int64_t> pointer_, samples_;

@@ -5,20 +5,20 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "potts.hpp"
 
 namespace ff {
 
 // Checked once; kernels then use what is here without looking again.
 class PottsGraph {
   protected:
-    PottsGraph(In2<uint8_t> columns, In2<int32_t> edges, int64_t q, int64_t padded)
+    PottsGraph(In2<uint8_t> columns, In2<int32_t> edges, int64_t q)
         : columns_(columns),
           edges_(edges),
           m_(static_cast<int64_t>(columns.shape(0))),
           n_(static_cast<int64_t>(columns.shape(1))),
           n_edges_(static_cast<int64_t>(edges.shape(0))),
-          q_(q),
-          padded_(padded) {
+          q_(q) {
         need(q >= 2 && q <= 256, "a site must have 2 to 256 states");
         need(m_ >= 1 && n_ >= 1, "there must be at least one site and one sample");
         need(n_edges_ == 0 || edges.shape(1) == 2, "edges must have two columns");
@@ -52,43 +52,61 @@ class PottsGraph {
 
     // The rows of a site's couplings: of edge (a, b) by the state of b where the site is a, and the other way round.
     template <class Real>
-    void lay_out(int64_t j, const double* couplings, Real* rows) const {
+    void lay_out(int64_t j, const PottsRow& shape, const double* couplings, Real* rows) const {
         const int64_t begin = start_[static_cast<size_t>(j)], end = start_[static_cast<size_t>(j) + 1];
-        for (int64_t place = begin; place < end; ++place, rows += q_ * padded_) {
+        for (int64_t place = begin; place < end; ++place, rows += q_ * shape.padded) {
             const int64_t half = half_[static_cast<size_t>(place)];
             const double* table = couplings + half / 2 * q_ * q_;
             const int64_t by_other = half % 2 ? q_ : 1, by_own = half % 2 ? 1 : q_;
             for (int64_t s = 0; s < q_; ++s) {
-                Real* row = rows + s * padded_;
-                for (int64_t a = 0; a < q_; ++a) row[a] = static_cast<Real>(table[s * by_other + a * by_own]);
-                for (int64_t a = q_; a < padded_; ++a) row[a] = 0;
+                Real* row = rows + s * shape.padded;
+                const double* from = table + s * by_other;
+                const double base = shape.reduced() ? from[shape.states * by_own] : 0.0;
+                for (int64_t a = 0; a < shape.states; ++a) row[a] = static_cast<Real>(from[a * by_own] - base);
+                std::fill(row + shape.states, row + shape.padded, Real{0});
             }
         }
     }
 
-    // The rows of one end of an edge become its table, or are added to it.
-    void take_block(int64_t half, const double* rows, double* by_edge, bool add) const {
+    // The rows of one end of an edge become its table, or are added to it. A state that the rows leave out has what
+    // makes the sum over states 0.
+    void take_block(int64_t half, const PottsRow& shape, const double* rows, double* by_edge, bool add) const {
         double* table = by_edge + half / 2 * q_ * q_;
-        if (half % 2) {
-            for (int64_t s = 0; s < q_; ++s, table += q_, rows += padded_)
-                for (int64_t a = 0; a < q_; ++a) table[a] = add ? table[a] + rows[a] : rows[a];
-        } else {
-            for (int64_t a = 0; a < q_; ++a, table += q_)
-                for (int64_t s = 0; s < q_; ++s)
-                    table[s] = add ? table[s] + rows[s * padded_ + a] : rows[s * padded_ + a];
+        const int64_t by_other = half % 2 ? q_ : 1, by_own = half % 2 ? 1 : q_;
+        for (int64_t s = 0; s < q_; ++s, rows += shape.padded) {
+            double* to = table + s * by_other;
+            if (!add)
+                for (int64_t a = 0; a < q_; ++a) to[a * by_own] = 0.0;
+            for (int64_t a = 0; a < shape.states; ++a) to[a * by_own] += rows[a];
+            if (shape.reduced()) to[shape.states * by_own] += last_of(shape, rows);
         }
+    }
+
+    // The numbers of one row, for all states.
+    void take_row(const PottsRow& shape, const double* row, double* to) const {
+        std::copy(row, row + shape.states, to);
+        if (shape.reduced()) to[shape.states] = last_of(shape, row);
     }
 
     // The field of a site, padded with what adds nothing: -inf to a field, 0 to a direction.
     template <class Real>
-    void lay_out_field(int64_t j, const double* fields, Real* to, Real padding) const {
-        for (int64_t a = 0; a < q_; ++a) to[a] = static_cast<Real>(fields[j * q_ + a]);
-        std::fill(to + q_, to + padded_, padding);
+    void lay_out_field(int64_t j, const PottsRow& shape, const double* fields, Real* to, Real padding) const {
+        const double* from = fields + j * q_;
+        const double base = shape.reduced() ? from[shape.states] : 0.0;
+        for (int64_t a = 0; a < shape.states; ++a) to[a] = static_cast<Real>(from[a] - base);
+        std::fill(to + shape.states, to + shape.padded, padding);
+    }
+
+    // What the left-out state of a row has.
+    static double last_of(const PottsRow& shape, const double* row) {
+        double sum = 0.0;
+        for (int64_t a = 0; a < shape.states; ++a) sum += row[a];
+        return -sum;
     }
 
     In2<uint8_t> columns_;
     In2<int32_t> edges_;
-    int64_t m_, n_, n_edges_, q_, padded_, degree_ = 0;
+    int64_t m_, n_, n_edges_, q_, degree_ = 0;
     std::vector<int64_t> start_,
         half_;  // the edges of each site: half 2 e is the first end of edge e, 2 e + 1 the second
 };

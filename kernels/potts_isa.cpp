@@ -22,30 +22,27 @@ struct Vector {
 // Bytes of a row that are done together: sums of this width stay in registers.
 static constexpr int64_t PANEL = 8 * LONG < 256 ? 8 * LONG : 256;
 
-// Where a group's rows are, and the states of its neighbours: byte g of words[i] is that of neighbour g in sample i.
-template <class Real>
+// Where the rows of a group of neighbours are: that of neighbour k in sample i begins at places[k * potts_chunk + i].
 struct Group {
-    int64_t size, table, padded;  // neighbours, numbers of a neighbour's rows, numbers of a row
-    const uint64_t* words;
-    int64_t count;
+    int64_t size, padded;  // neighbours, numbers of a row
+    const uint16_t* places;
+    int64_t count;  // samples
 };
 
 // fields[i, :] += sum over the neighbours of a group of rows[k, x_ik, :], V vectors wide.
 template <class Real, int64_t bytes, int V, bool full>
-static void add_rows(const Group<Real>& group, const Real* rows, Real* fields) {
+static void add_rows(const Group& group, const Real* rows, Real* fields) {
     typedef typename Vector<Real, bytes>::type Lanes;
-    const int64_t table = group.table, padded = group.padded;
+    const int64_t padded = group.padded, size = full ? potts_group : group.size;
     for (int64_t i = 0; i < group.count; ++i) {
         Lanes* to = reinterpret_cast<Lanes*>(fields + i * padded);
+        const uint16_t* places = group.places + i;
         Lanes sum[V];
 #pragma GCC unroll 16
         for (int v = 0; v < V; ++v) sum[v] = to[v];
-        uint64_t word = group.words[i];
-        const Real* base = rows;
-        const int64_t size = full ? potts_group : group.size;
 #pragma GCC unroll 8
-        for (int64_t k = 0; k < size; ++k, base += table, word >>= 8) {
-            const Lanes* from = reinterpret_cast<const Lanes*>(base + static_cast<int64_t>(word & 255) * padded);
+        for (int64_t k = 0; k < size; ++k) {
+            const Lanes* from = reinterpret_cast<const Lanes*>(rows + places[k * potts_chunk]);
 #pragma GCC unroll 16
             for (int v = 0; v < V; ++v) sum[v] += from[v];
         }
@@ -56,20 +53,18 @@ static void add_rows(const Group<Real>& group, const Real* rows, Real* fields) {
 
 // gradient[k, x_ik, :] += residual[i, :] for the neighbours of a group.
 template <class Real, int64_t bytes, int V, bool full>
-static void scatter_rows(const Group<Real>& group, const Real* residual, Real* gradient) {
+static void scatter_rows(const Group& group, const Real* residual, Real* gradient) {
     typedef typename Vector<Real, bytes>::type Lanes;
-    const int64_t table = group.table, padded = group.padded;
+    const int64_t padded = group.padded, size = full ? potts_group : group.size;
     for (int64_t i = 0; i < group.count; ++i) {
         const Lanes* from = reinterpret_cast<const Lanes*>(residual + i * padded);
+        const uint16_t* places = group.places + i;
         Lanes r[V];
 #pragma GCC unroll 16
         for (int v = 0; v < V; ++v) r[v] = from[v];
-        uint64_t word = group.words[i];
-        Real* base = gradient;
-        const int64_t size = full ? potts_group : group.size;
 #pragma GCC unroll 8
-        for (int64_t k = 0; k < size; ++k, base += table, word >>= 8) {
-            Lanes* to = reinterpret_cast<Lanes*>(base + static_cast<int64_t>(word & 255) * padded);
+        for (int64_t k = 0; k < size; ++k) {
+            Lanes* to = reinterpret_cast<Lanes*>(gradient + places[k * potts_chunk]);
 #pragma GCC unroll 16
             for (int v = 0; v < V; ++v) to[v] += r[v];
         }
@@ -77,7 +72,7 @@ static void scatter_rows(const Group<Real>& group, const Real* residual, Real* g
 }
 
 template <class Real>
-using RowLoop = void (*)(const Group<Real>&, const Real*, Real*);
+using RowLoop = void (*)(const Group&, const Real*, Real*);
 
 template <bool scatter, class Real, int64_t bytes, int V>
 static RowLoop<Real> rows_of_width(bool full) {
@@ -97,8 +92,12 @@ static RowLoop<Real> row_loop(int64_t width, bool full) {
             return rows_of_width<scatter, Real, LONG, 3>(full);
         case 4:
             return rows_of_width<scatter, Real, LONG, 4>(full);
+        case 5:
+            return rows_of_width<scatter, Real, LONG, 5>(full);
         case 6:
             return rows_of_width<scatter, Real, LONG, 6>(full);
+        case 7:
+            return rows_of_width<scatter, Real, LONG, 7>(full);
         default:
             return rows_of_width<scatter, Real, LONG, 8>(full);
     }
@@ -107,28 +106,26 @@ static RowLoop<Real> row_loop(int64_t width, bool full) {
 // Neighbours of a group.
 template <class Real>
 static int64_t group_size(const PottsTask<Real>& task) {
-    const int64_t fits = potts_group_bytes / (task.q * task.padded * static_cast<int64_t>(sizeof(Real)));
+    const int64_t fits = potts_group_bytes / (task.row.q * task.row.padded * static_cast<int64_t>(sizeof(Real)));
     return fits < 1 ? 1 : (fits < potts_group ? fits : potts_group);
 }
 
-// The states of all neighbours in samples start..start + count - 1 of the task, group by group.
+// The places of the rows of all neighbours in samples start..start + count - 1 of the task, in their groups. They are
+// less than the 32,768 bytes of a group or, where one neighbour has more, 256 * 256.
 template <class Real>
-static void pack_states(const PottsTask<Real>& task, int64_t start, int64_t count) {
+static void find_places(const PottsTask<Real>& task, int64_t start, int64_t count) {
     const int64_t size = group_size(task);
-    uint64_t* to = task.words;
-    for (int64_t first = 0; first < task.degree; first += size, to += potts_chunk) {
-        const int64_t last = first + size < task.degree ? first + size : task.degree;
-        for (int64_t i = 0; i < count; ++i) to[i] = 0;
-        for (int64_t k = first; k < last; ++k) {
-            const int64_t shift = 8 * (k - first);
-            if (task.samples) {
-                const uint8_t* column = task.columns[k];
-                const int64_t* which = task.samples + start;
-                for (int64_t i = 0; i < count; ++i) to[i] |= static_cast<uint64_t>(column[which[i]]) << shift;
-            } else {
-                const uint8_t* column = task.columns[k] + task.first + start;
-                for (int64_t i = 0; i < count; ++i) to[i] |= static_cast<uint64_t>(column[i]) << shift;
-            }
+    const uint16_t padded = static_cast<uint16_t>(task.row.padded);
+    for (int64_t k = 0; k < task.degree; ++k) {
+        uint16_t* to = task.places + k * potts_chunk;
+        const uint16_t table = static_cast<uint16_t>(k % size * task.row.q * task.row.padded);
+        if (task.samples) {
+            const uint8_t* column = task.columns[k];
+            const int64_t* which = task.samples + start;
+            for (int64_t i = 0; i < count; ++i) to[i] = static_cast<uint16_t>(table + padded * column[which[i]]);
+        } else {
+            const uint8_t* column = task.columns[k] + task.first + start;
+            for (int64_t i = 0; i < count; ++i) to[i] = static_cast<uint16_t>(table + padded * column[i]);
         }
     }
 }
@@ -136,14 +133,15 @@ static void pack_states(const PottsTask<Real>& task, int64_t start, int64_t coun
 // All neighbours, group by group, and panel by panel where a row is wider than the registers.
 template <bool scatter, class Real>
 static void all_rows(const PottsTask<Real>& task, const Real* from, Real* to, int64_t count) {
-    const int64_t table = task.q * task.padded, size = group_size(task), panel_width = PANEL / sizeof(Real);
-    Group<Real> group{size, table, task.padded, task.words, count};
-    for (int64_t first = 0; first < task.degree; first += size, group.words += potts_chunk) {
-        if (first + size > task.degree) group.size = task.degree - first;
-        for (int64_t panel = 0; panel < task.padded; panel += panel_width) {
-            const int64_t width = task.padded - panel < panel_width ? task.padded - panel : panel_width;
+    const int64_t padded = task.row.padded, table = task.row.q * padded;
+    const int64_t size = group_size(task), panel_width = PANEL / sizeof(Real);
+    for (int64_t first = 0; first < task.degree; first += size) {
+        const int64_t here = first + size < task.degree ? size : task.degree - first;
+        const Group group{here, padded, task.places + first * potts_chunk, count};
+        for (int64_t panel = 0; panel < padded; panel += panel_width) {
+            const int64_t width = padded - panel < panel_width ? padded - panel : panel_width;
             const RowLoop<Real> run =
-                row_loop<scatter, Real>(width * static_cast<int64_t>(sizeof(Real)), group.size == potts_group);
+                row_loop<scatter, Real>(width * static_cast<int64_t>(sizeof(Real)), here == potts_group);
             if (scatter)
                 run(group, from + panel, to + first * table + panel);
             else
@@ -152,28 +150,35 @@ static void all_rows(const PottsTask<Real>& task, const Real* from, Real* to, in
     }
 }
 
-// Fields become exp(field - largest); the logarithm of their sum and the sum itself go to `log_sum` and `sum`.
+// Fields become exp(field - largest); the logarithm of their sum and the sum itself go to `log_sum` and `sum`, and what
+// a state that the rows leave out adds to the sum goes to `last`.
 template <class Real>
-static void exponentials(Real* fields, int64_t count, int64_t padded, double* log_sum, double* sum) {
+static void exponentials(const PottsRow& shape, Real* fields, int64_t count, double* log_sum, double* sum,
+                         double* last) {
+    const int64_t padded = shape.padded;
+    const bool reduced = shape.reduced();
     for (int64_t i = 0; i < count; ++i) {
         Real* row = fields + i * padded;
         Real parts[4] = {row[0], row[1], row[2], row[3]};
         for (int64_t a = 4; a < padded; a += 4)
             for (int64_t l = 0; l < 4; ++l) parts[l] = row[a + l] > parts[l] ? row[a + l] : parts[l];
         const Real left = parts[0] > parts[1] ? parts[0] : parts[1], right = parts[2] > parts[3] ? parts[2] : parts[3];
-        const Real largest = left > right ? left : right;
+        Real largest = left > right ? left : right;
+        if (reduced && largest < 0) largest = 0;
         log_sum[i] = static_cast<double>(largest);
         for (int64_t a = 0; a < padded; ++a) row[a] -= largest;
     }
     const int64_t size = count * padded;
 #pragma omp simd
     for (int64_t a = 0; a < size; ++a) fields[a] = fast_exp_negative(fields[a]);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) last[i] = reduced ? fast_exp_negative(-log_sum[i]) : 0.0;
     for (int64_t i = 0; i < count; ++i) {
         const Real* row = fields + i * padded;
         Real parts[4] = {0, 0, 0, 0};
         for (int64_t a = 0; a < padded; a += 4)
             for (int64_t l = 0; l < 4; ++l) parts[l] += row[a + l];
-        sum[i] = static_cast<double>((parts[0] + parts[1]) + (parts[2] + parts[3]));
+        sum[i] = static_cast<double>((parts[0] + parts[1]) + (parts[2] + parts[3])) + last[i];
     }
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) log_sum[i] += fast_log(sum[i]);
@@ -192,17 +197,17 @@ static Real mean_of(const Real* weight, const Real* along, int64_t padded) {
     return mean;
 }
 
-// fields = field + sums of rows, for samples start..start + count - 1 of the task, whose states are packed.
+// fields = field + sums of rows, for samples start..start + count - 1 of the task, whose places are known.
 template <class Real>
 static void sum_fields(const PottsTask<Real>& task, const Real* field, const Real* rows, Real* fields, int64_t count) {
-    fill_rows(fields, field, count, task.padded);
+    fill_rows(fields, field, count, task.row.padded);
     all_rows<false>(task, rows, fields, count);
 }
 
 template <class Real>
 static void scatter_residuals(const PottsTask<Real>& task, const Real* residuals, int64_t count) {
     for (int64_t i = 0; i < count; ++i)
-        for (int64_t a = 0; a < task.padded; ++a) task.field_gradient[a] += residuals[i * task.padded + a];
+        for (int64_t a = 0; a < task.row.padded; ++a) task.field_gradient[a] += residuals[i * task.row.padded + a];
     all_rows<true>(task, residuals, task.gradient, count);
 }
 
@@ -211,8 +216,8 @@ template <class Real>
 static void pass_on(const PottsTask<Real>& task) {
     for (int64_t start = 0; start < task.count; start += potts_chunk) {
         const int64_t count = start + potts_chunk < task.count ? potts_chunk : task.count - start;
-        const int64_t place = start * task.padded;
-        pack_states(task, start, count);
+        const int64_t place = start * task.row.padded;
+        find_places(task, start, count);
         if (task.mode == PottsMode::scatter) {
             scatter_residuals(task, task.fields + place, count);
         } else {
@@ -228,25 +233,26 @@ static double run_task(const PottsTask<Real>& task) {
         pass_on(task);
         return 0.0;
     }
-    const int64_t q = task.q, padded = task.padded;
+    const int64_t q = task.row.q, states = task.row.states, padded = task.row.padded;
     Real *fields = task.fields, *moved = task.moved;
-    double log_sum[potts_chunk], sum[potts_chunk], observed[potts_chunk];
-    uint8_t states[potts_chunk];
+    double log_sum[potts_chunk], sum[potts_chunk], last[potts_chunk], observed[potts_chunk];
+    uint8_t listed[potts_chunk];
     const bool directed = task.mode == PottsMode::hessian || task.mode == PottsMode::products;
     double total = 0.0;
     for (int64_t start = 0; start < task.count; start += potts_chunk) {
         const int64_t count = start + potts_chunk < task.count ? potts_chunk : task.count - start;
-        const uint8_t* own = states;
+        const uint8_t* own = listed;
         if (task.samples)
-            for (int64_t i = 0; i < count; ++i) states[i] = task.own[task.samples[start + i]];
+            for (int64_t i = 0; i < count; ++i) listed[i] = task.own[task.samples[start + i]];
         else
             own = task.own + task.first + start;
-        pack_states(task, start, count);
+        find_places(task, start, count);
         sum_fields(task, task.field, task.rows, fields, count);
         if (directed) sum_fields(task, task.field_direction, task.direction, moved, count);
         // The fields themselves become exponentials.
-        for (int64_t i = 0; i < count; ++i) observed[i] = static_cast<double>(fields[i * padded + own[i]]);
-        exponentials(fields, count, padded, log_sum, sum);
+        for (int64_t i = 0; i < count; ++i)
+            observed[i] = own[i] < states ? static_cast<double>(fields[i * padded + own[i]]) : 0.0;
+        exponentials(task.row, fields, count, log_sum, sum, last);
         for (int64_t i = 0; i < count; ++i) {
             const int64_t place = start + i;
             const int64_t sample = task.samples ? task.samples[place] : task.first + place;
@@ -262,7 +268,7 @@ static double run_task(const PottsTask<Real>& task) {
                     total += weight * value;
                     const Real scale = static_cast<Real>(-weight * inverse);
                     for (int64_t a = 0; a < padded; ++a) row[a] *= scale;
-                    row[own[i]] += static_cast<Real>(weight);
+                    if (own[i] < states) row[own[i]] += static_cast<Real>(weight);
                     break;
                 }
                 case PottsMode::hessian: {
@@ -282,12 +288,14 @@ static double run_task(const PottsTask<Real>& task) {
                     break;
                 case PottsMode::products: {
                     const double mean = inverse * static_cast<double>(mean_of(row, along, padded));
-                    task.out[place] = weight * (static_cast<double>(along[own[i]]) - mean);
+                    const double here = own[i] < states ? static_cast<double>(along[own[i]]) : 0.0;
+                    task.out[place] = weight * (here - mean);
                     break;
                 }
                 case PottsMode::residuals:
                     for (int64_t a = 0; a < q; ++a)
-                        task.out[place * q + a] = -weight * inverse * static_cast<double>(row[a]);
+                        task.out[place * q + a] =
+                            -weight * inverse * (a < states ? static_cast<double>(row[a]) : last[i]);
                     task.out[place * q + own[i]] += weight;
                     break;
                 default:

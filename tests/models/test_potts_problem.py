@@ -106,6 +106,39 @@ def test_agrees_with_enumeration() -> None:
     np.testing.assert_allclose(problem.row_values(theta), expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("q", [2, 4, 5, 8, 9, 13, 17, 20, 21, 25, 29, 32, 33, 34, 37, 61, 65, 97, 255, 256])
+def test_every_width_of_a_row_agrees_with_a_plain_softmax(q: int, single: bool) -> None:
+    model = ff.Potts(4, q, [(0, 1), (1, 2), (0, 2), (3, 1)])
+    random = np.random.default_rng(q)
+    codes = random.integers(0, q, (70, 4))
+    codes[:2] = [[q - 1], [0]]
+    theta = random.normal(size=model.n_parameters)
+    parts = Policy.parse("PL1").bind(model.structure()).draw(0, 0, 70).parts
+    problem = PottsProblem(codes, model.tables, parts, single=single)
+    couplings = theta[: model.n_couplings].reshape(4, q, q)
+    fields = theta[model.n_couplings :].reshape(4, q)
+    by_table, by_field, value = np.zeros_like(couplings), np.zeros_like(fields), 0.0
+    for j in range(4):
+        field = np.tile(fields[j], (70, 1))
+        for table, (a, b) in zip(couplings, model.tables.edges, strict=True):
+            field += table[:, codes[:, b]].T if a == j else table[codes[:, a]] if b == j else 0.0
+        p = np.exp(field - field.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        value += np.log(p[np.arange(70), codes[:, j]]).sum()
+        residual = np.eye(q)[codes[:, j]] - p
+        by_field[j] = residual.sum(axis=0)
+        for table, (a, b) in zip(by_table, model.tables.edges, strict=True):
+            if a == j:
+                np.add.at(table.T, codes[:, b], residual)
+            elif b == j:
+                np.add.at(table, codes[:, a], residual)
+    found, gradient = problem.value_grad(theta)
+    tolerance = 1e-4 if single else 1e-10  # of sums over 70 samples
+    assert found == pytest.approx(value, rel=tolerance)
+    np.testing.assert_allclose(gradient, np.concatenate([by_table.ravel(), by_field.ravel()]), atol=tolerance)
+
+
 def test_gradient_and_hessian_by_differences() -> None:
     fast, _, random = compiled("grid, 4 states", "PL1 + 0.5*Blocks({1},{0})@2")
     theta, v = random.normal(size=(2, fast.n_parameters)) * 0.3

@@ -23,7 +23,7 @@ def bytes_of_sites(n: int, tables: PottsTables) -> int:
 def bytes_of_blocks(n: int, tables: PottsTables, listed: int) -> int:
     """Most bytes of blocks of sites and one Hessian product; ``listed`` counts the selected blocks of all samples.
 
-    Couplings, their direction and their sums are in rows of whole cache lines, once for each end of an edge; fields,
+    Couplings, their direction and their sums are in rows of whole vectors, once for each end of an edge; fields,
     their direction and residuals are those of a chunk of samples.
     """
     m, q, padded = tables.m, tables.q, tables.q + 7
