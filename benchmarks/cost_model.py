@@ -194,12 +194,12 @@ def compare(threads: int, rounds: int, quick: bool) -> tuple[list[tuple], np.nda
     print(aligned_text(PlainTable("One evaluation of value and gradient", columns, tuple(rows), "", formats)))
     points = np.array(data)
     total = 20 * points[:, 0] + points[:, 2], 20 * points[:, 1] + points[:, 3]
-    for label, predicted, measured in (
+    for label, expected, seen in (
         ("evaluation", points[:, 1], points[:, 0]),
         ("setting up", points[:, 3], points[:, 2]),
         ("setting up and 20 evaluations", total[1], total[0]),
     ):
-        away = np.abs(np.log(predicted / measured))
+        away = np.abs(np.log(expected / seen))
         print(f"{label}: within 25%: {100 * np.mean(away <= np.log(1.25)):.0f}% of {len(away)}, median error "
               f"{100 * (np.exp(np.median(away)) - 1):.0f}%, largest factor {np.exp(away.max()):.2f}")  # fmt: skip
     print(f"drift of the machine since the calibration: {drift_of(first):.2f}")

@@ -30,7 +30,7 @@ def seconds(*tasks: Callable[[], object], repeats: int = 5) -> list[float]:
 
 def feature_dicts(text: ColumnText) -> list[list[dict[str, str | bool]]]:
     """Seven attributes a token, as a user of sklearn-crfsuite writes them."""
-    sentences = []
+    sentences: list[list[dict[str, str | bool]]] = []
     for words, tags in zip(text.sentences(0), text.sentences(1), strict=True):
         words, tags = ["<s>", *words, "</s>"], ["<s>", *tags, "</s>"]
         sentences.append(

@@ -51,11 +51,11 @@ def main() -> None:
     options = parser.parse_args()
     from measure import child  # here, so that a child imports nothing before its clock starts
 
-    for name, title, sentences in (
+    for name, title, size in (
         ("conll", f"CoNLL-2000, {options.sentences:,} sentences", options.sentences),
         ("atis", "ATIS", 0),
     ):
-        runs = [child(__file__, name, str(sentences), str(options.iterations)) for _ in range(options.processes)]
+        runs = [child(__file__, name, str(size), str(options.iterations)) for _ in range(options.processes)]
         best = {key: min(one[key] for one in runs) for key in runs[0]}
         print(
             f"{title}: import {best['import']:.2f} s, read and encode {best['encode']:.2f} s; first fit "

@@ -20,7 +20,8 @@ def models(grids: list[int], graphs: list[int]) -> list[tuple[str, ff.BoltzmannM
     """Names and models, the small ones first."""
     made = [(f"grid {side}×{side}", ff.BoltzmannMachine.grid(side, side, states=(-1, 1))) for side in grids]
     for m in graphs:
-        random, edges = np.random.default_rng(1), set()
+        random = np.random.default_rng(1)
+        edges: set[tuple[int, int]] = set()
         while len(edges) < 3 * m:
             j, k = sorted(random.integers(0, m, 2).tolist())
             if j < k:

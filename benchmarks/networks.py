@@ -201,9 +201,17 @@ def recovery(side: int = 4, coupling: float = 0.6, trials: int = 15) -> None:
             (("recovered", "share of graphs recovered"), ("F1", "mean F1 of edges"))
         ):
             axes = drawing.add_axes((0.08 + 0.5 * place, 0.15, 0.4, 0.68))
-            for (name, part), colour, mark in zip(table.groupby("method", sort=False), colours, "osD^", strict=True):
+            for (method, part), colour, mark in zip(
+                table.groupby("method", sort=False), colours, "osD^", strict=True
+            ):
                 axes.plot(
-                    part["n"], part[measure], color=colour, marker=mark, markersize=4.5, linewidth=1.4, label=name
+                    part["n"],
+                    part[measure],
+                    color=colour,
+                    marker=mark,
+                    markersize=4.5,
+                    linewidth=1.4,
+                    label=str(method),
                 )
             axes.set_xscale("log")
             axes.set_xticks([200, 400, 800, 1600, 3200], ["200", "400", "800", "1,600", "3,200"])

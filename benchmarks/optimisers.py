@@ -57,7 +57,7 @@ def overhead(size: int, history: int = 10, iterations: int = 30) -> None:
     print(f"Overhead an evaluation, {size:,} parameters, history {history} (full), {get_threads()} threads")
     objective = Separable(size)
     options = {"maxiter": iterations, "maxcor": history, "gtol": 0.0, "ftol": 0.0}
-    scipy_minimize(objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options)
+    scipy_minimize(objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options)  # type: ignore[call-overload]
     peer = objective.overhead(history)
     print(f"  SciPy L-BFGS-B            {1e3 * peer:6.1f} ms")
     threshold = memory.SINGLE_PRECISION_FROM
@@ -203,6 +203,18 @@ def best_of(repeats: int, call: Callable[[], Any]) -> tuple[float, Any]:
     return min(times), result
 
 
+def solvers(f: JointPseudoLikelihood) -> dict[str, Callable[[], Solution]]:
+    """Our solvers on one objective."""
+    return {
+        "L-BFGS": lambda: minimise_lbfgs(f, f.start(), gtol=1e-4),
+        "L-BFGS, diagonal": lambda: minimise(f, f.start(), method="lbfgs", gtol=1e-4, hessian_diagonal=f.diagonal),
+        "Newton": lambda: minimise_newton(f, f.product, f.start(), gtol=1e-4),
+        "Newton, diagonal": lambda: minimise_newton(f, f.product, f.start(), gtol=1e-4, hessian_diagonal=f.diagonal),
+        "Newton, operator": lambda: minimise_newton(f, f.product, f.start(), gtol=1e-4, preconditioner=f.operator()),
+        "L-BFGS, operator": lambda: minimise(f, f.start(), gtol=1e-4, preconditioner=f.operator()),
+    }
+
+
 def race(n: int, m: int, strength: float, repeats: int) -> None:
     print(f"\nPL1, n={n:,}, m={m}, couplings N(0, {strength:g}²/m), mean-loss gradient below 1e-4")
     X = sample_field(n, m, strength)
@@ -210,34 +222,21 @@ def race(n: int, m: int, strength: float, repeats: int) -> None:
     single = X.astype(np.float32)
     parts = [list(range(m))[k::workers] for k in range(workers)]
     peers = {}
+
+    def nodes(parallel: Parallel, solver: str) -> None:
+        parallel(delayed(fit_nodes)(single, part, solver) for part in parts)
+
     with Parallel(n_jobs=workers) as parallel:
         for solver in ("lbfgs", "newton-cholesky"):
             parallel(delayed(fit_nodes)(single, part[:1], solver) for part in parts)  # start the processes
-            peers[solver], _ = best_of(
-                repeats, lambda s=solver: parallel(delayed(fit_nodes)(single, part, s) for part in parts)
-            )
+            peers[solver], _ = best_of(repeats, partial(nodes, parallel, solver))
             print(f"  scikit-learn {solver:16s} {peers[solver]:7.3f} s")
     peer = min(peers.values())
 
     with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
         for name, data in (("double", X), ("single", single)):
-            f = JointPseudoLikelihood(data, pool)
-            solvers: dict[str, Callable[[], Solution]] = {
-                "L-BFGS": lambda f=f: minimise_lbfgs(f, f.start(), gtol=1e-4),
-                "L-BFGS, diagonal": lambda f=f: minimise(
-                    f, f.start(), method="lbfgs", gtol=1e-4, hessian_diagonal=f.diagonal
-                ),
-                "Newton": lambda f=f: minimise_newton(f, f.product, f.start(), gtol=1e-4),
-                "Newton, diagonal": lambda f=f: minimise_newton(
-                    f, f.product, f.start(), gtol=1e-4, hessian_diagonal=f.diagonal
-                ),
-                "Newton, operator": lambda f=f: minimise_newton(
-                    f, f.product, f.start(), gtol=1e-4, preconditioner=f.operator()
-                ),
-                "L-BFGS, operator": lambda f=f: minimise(f, f.start(), gtol=1e-4, preconditioner=f.operator()),
-            }
-            for label, solve in solvers.items():
-                seconds, solution = best_of(repeats if "operator" in label else 1, partial(solve))
+            for label, solve in solvers(JointPseudoLikelihood(data, pool)).items():
+                seconds, solution = best_of(repeats if "operator" in label else 1, solve)
                 print(
                     f"  {name} {label:18s} {seconds:7.3f} s  {peer / seconds:5.1f}x  "
                     f"{solution.iterations:4d} iterations {solution.evaluations:4d} evaluations "

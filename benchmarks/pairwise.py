@@ -18,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -138,17 +139,16 @@ def fit_against_logistic_regression(title: str, codes: np.ndarray, precision: fl
     # A process a core, started and warm before the clock runs.
     cores = len(os.sched_getaffinity(0))
     x = codes.astype(np.float32)
+    parts = [range(c, m, cores) for c in range(cores)]
     theirs = {}
+
+    def regressions(pool: Parallel, solver: str) -> None:
+        pool(delayed(_logistic_nodes)(x, part, solver, precision) for part in parts)
+
     with Parallel(n_jobs=cores) as pool:
         for solver in ("newton-cholesky", "lbfgs"):
             pool(delayed(_logistic_nodes)(x, range(2 * c, 2 * c + 2), solver, precision) for c in range(cores))
-            parts = [range(c, m, cores) for c in range(cores)]
-            theirs[solver] = seconds(
-                lambda solver=solver, parts=parts: pool(
-                    delayed(_logistic_nodes)(x, part, solver, precision) for part in parts
-                ),
-                2,
-            )
+            theirs[solver] = seconds(partial(regressions, pool, solver), 2)
     solver = min(theirs, key=lambda name: theirs[name])
 
     results = {}
@@ -173,7 +173,7 @@ def fit_against_logistic_regression(title: str, codes: np.ndarray, precision: fl
             preconditioner = lambda v: n * inverse(v)  # noqa: E731
         results[kind] = minimise_lbfgs(loss, start, gtol=1e-4, preconditioner=preconditioner)
 
-    times = {kind: seconds(lambda kind=kind: fit(kind), 3) for kind in ("plain", "diagonal", "Sylvester")}
+    times = {kind: seconds(partial(fit, kind), 3) for kind in ("plain", "diagonal", "Sylvester")}
     best = min(times, key=lambda kind: times[kind])
     ours = times[best]
     for kind, value in times.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,15 @@ def one_evaluation(n: int = 5000, m: int = 100, q: int = 21) -> None:
     theirs: dict[str, list[float]] = {name: [] for name in problems}
     square, rate = random.normal(size=(1024, 1024)), []
     vector, flops = _MACHINE[_kernels.isa()]
+
+    def both_products(name: str) -> None:
+        transposed[name] @ (peers[name] @ tables[name])
+
     with threadpool_limits(1), use_threads(1):
         for _ in range(3):
             for name, problem in problems.items():
-                ours[name].append(cpu(lambda p=problem: p.value_grad(theta)))
-                theirs[name].append(cpu(lambda k=name: transposed[k] @ (peers[k] @ tables[k])))
+                ours[name].append(cpu(partial(problem.value_grad, theta)))
+                theirs[name].append(cpu(partial(both_products, name)))
             rate.append(2 * 1024**3 / cpu(lambda: square @ square))
     clock = max(rate) / flops
     print(f"PL1 value and gradient, n={n:,}, m={m}, q={q}, one thread, CPU seconds")
@@ -89,7 +94,7 @@ def growth() -> None:
             n, model = make(size)
             problem, theta = compiled(n, model), np.zeros(model.n_parameters)
             with use_threads(1):
-                seconds.append(min(cpu(lambda p=problem, t=theta: p.value_grad(t)) for _ in range(3)))
+                seconds.append(min(cpu(partial(problem.value_grad, theta)) for _ in range(3)))
         return seconds, float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
     def sparse(edges: int) -> tuple[int, ff.Potts]:
@@ -148,7 +153,7 @@ def images() -> None:
             began = time.process_time()
             fit = ff.fit(model, kept, "PL1", sigma2=1.0, check_drift=False)
             seconds = time.process_time() - began
-            once = cpu(lambda p=fit.problem, t=fit.theta: p.value_grad(t))
+            once = cpu(partial(fit.problem.value_grad, fit.theta))
         print(
             f"  {name}: n={len(kept):,}, m={kept.shape[1]}: {fit.evaluations} evaluations, {seconds:.1f} s "
             f"({seconds / once:.0f} evaluations take as long)"

@@ -15,6 +15,7 @@ import json
 import pickle
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -83,20 +84,18 @@ def main() -> None:
             large = ff.fit(model, values, "PL1", backend=client, **settings).problem
             small = ff.fit(model, values[:32], "PL1", backend=client, **settings).problem
             name = f"{workers} worker{'s' * (workers > 1)}"
-            found[f"{name}, seconds"] = median_seconds(lambda p=large: p.value_grad(theta), options.repeats)  # type: ignore[misc]
-            found[f"{name}, overhead in seconds"] = median_seconds(
-                lambda p=small: p.value_grad(theta), options.repeats
-            )  # type: ignore[misc]
+            found[f"{name}, seconds"] = median_seconds(partial(large.value_grad, theta), options.repeats)
+            found[f"{name}, overhead in seconds"] = median_seconds(partial(small.value_grad, theta), options.repeats)
             for what, problem in (("evaluation", large), ("overhead", small)):
                 found[f"{name}, processor seconds of an {what}"] = processor_seconds(
-                    lambda p=problem: p.value_grad(theta),  # type: ignore[misc]
+                    partial(problem.value_grad, theta),
                     client,
                     options.repeats,
                 )
             found[f"{name}, bytes"] = bytes_per_evaluation(model.n_parameters, workers)
             del large, small, problem
     one, two = found["1 worker, seconds"], found["2 workers, seconds"]
-    found["efficiency of 2 workers"] = one / (2 * two)  # type: ignore[operator]
+    found["efficiency of 2 workers"] = one / (2 * two)
     print(json.dumps(found, indent=1))
 
 

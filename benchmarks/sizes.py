@@ -74,7 +74,7 @@ def run(name: str) -> None:
     model, values, settings = SIZES[name]()
     with use_threads(1):
         began = time.process_time()
-        fit = ff.fit(model, values, "PL1", tol=1e-4, check_drift=False, **settings)  # type: ignore[arg-type]
+        fit = ff.fit(model, values, "PL1", tol=1e-4, check_drift=False, **settings)
         seconds = time.process_time() - began
     found = {
         "seconds": seconds,

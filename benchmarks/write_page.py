@@ -141,7 +141,7 @@ def rendered(page: str) -> str:
     texts = {}
     for name, text in sections(page).items():
         if name in RUNS:
-            command, where, output, spread = _PARTS.search(text).groups()  # type: ignore[union-attr]
+            command, where, output, spread = _PARTS.search(text).groups()
             texts[name] = laid_out(RUNS[name], command, where, output, spread)
     return whole_page(texts)
 

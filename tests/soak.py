@@ -221,7 +221,8 @@ def course(at, used):
     hours, late = at[half:] / 3600, used[half:]
     pairs = zip(np.array_split(hours, 20), np.array_split(late, 20), strict=True)
     blocks = np.array([(h.mean(), u.mean()) for h, u in pairs]).T
-    (slope, _), covariance = np.polyfit(*blocks, 1, cov=True)
+    times, sizes = blocks
+    (slope, _), covariance = np.polyfit(times, sizes, 1, cov=True)
     return {
         "tenths": parts,
         "most": round(float(used.max()), 1),
@@ -237,7 +238,8 @@ def main():
     parser.add_argument("--trace", type=Path, help="NumPy file for the time and the memory after each action")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    began, number, done, failures = time.monotonic(), 0, Counter(), []
+    began, number, failures = time.monotonic(), 0, []
+    done: Counter[str] = Counter()
     trace = []
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() - began < 60 * options.minutes:

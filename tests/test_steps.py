@@ -13,6 +13,13 @@ import fieldfit as ff
 from fieldfit import steps
 
 
+class Terminal(io.StringIO):
+    """A stream that keeps what is written, and says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that only moves when told to. Commands with --json that ran before in this process switched progress off."""
@@ -25,8 +32,7 @@ def clock(monkeypatch):
 
 def _shown(monkeypatch, clock, seconds, terminal=True):
     """What four steps of so many seconds write on stderr."""
-    stream = io.StringIO()
-    stream.isatty = lambda: terminal
+    stream = Terminal() if terminal else io.StringIO()
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream)
         with steps.steps("standard errors", 4) as step:
@@ -61,8 +67,7 @@ def test_steps_that_an_exception_left_do_not_silence_later_ones(clock, monkeypat
 
 
 def test_the_first_of_many_steps_does_not_count_for_the_time_left(clock, monkeypatch):
-    stream = io.StringIO()
-    stream.isatty = lambda: True
+    stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     with steps.steps("goodness of fit", 100) as step:
         for seconds in (20.0, 1.0, 1.0):
@@ -135,8 +140,7 @@ def test_a_notebook_shows_a_bar(clock, monkeypatch):
 
 def _spoken(monkeypatch, clock, work):
     """What a piece of the library's own work shows, with a clock that moves by a second at each reading."""
-    stream = io.StringIO()
-    stream.isatty = lambda: True
+    stream = Terminal()
 
     def later():
         clock[0] += 1.0

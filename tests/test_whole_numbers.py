@@ -38,22 +38,22 @@ def test_other_arrays_are_no_integers(values: object) -> None:
         lambda: DATA.recode([0.7, 1.0, 2.0], 3),
         lambda: DATA.recode([2**32, 1, 2], 3),
         lambda: DATA.recode([-2, 1, 2], 3),
-        lambda: DATA.recode([0, 1, 2], 2.5),  # type: ignore[arg-type]
+        lambda: DATA.recode([0, 1, 2], 2.5),
         lambda: DATA.recode(["a", "b", "c"], 3),
         lambda: CRF.keep_features([0.5, 1.7]),
         lambda: CRF.keep_features([False, True]),
         lambda: CRF.keep_features(["x0"]),
-        lambda: ff.BoltzmannChain(2, 3, unseen=1.5),  # type: ignore[arg-type]
+        lambda: ff.BoltzmannChain(2, 3, unseen=1.5),
         lambda: ff.BoltzmannChain(2, 3, unseen=10**400),
-        lambda: ff.BoltzmannChain(2.5, 3),  # type: ignore[arg-type]
-        lambda: ff.ChainCRF("2", 3),  # type: ignore[arg-type]
+        lambda: ff.BoltzmannChain(2.5, 3),
+        lambda: ff.ChainCRF("2", 3),
         lambda: ff.ChainCRF(2, 3, label_pairs=["a"]),  # type: ignore[list-item]
-        lambda: CHAIN.n_best(THETA, DATA, 1.5),  # type: ignore[arg-type]
-        lambda: CHAIN.marginals(THETA, DATA, 3),  # type: ignore[arg-type]
-        lambda: CHAIN.marginals(THETA, [[0]]),  # type: ignore[arg-type]
-        lambda: chains.selected_windows([[0]], "PL1"),  # type: ignore[arg-type]
-        lambda: chains.selected_windows(DATA, 3),  # type: ignore[arg-type]
-        lambda: chains.selected_windows(DATA, "0.5*PL1", random_state=1.5),  # type: ignore[arg-type]
+        lambda: CHAIN.n_best(THETA, DATA, 1.5),
+        lambda: CHAIN.marginals(THETA, DATA, 3),
+        lambda: CHAIN.marginals(THETA, [[0]]),
+        lambda: chains.selected_windows([[0]], "PL1"),
+        lambda: chains.selected_windows(DATA, 3),
+        lambda: chains.selected_windows(DATA, "0.5*PL1", random_state=1.5),
         lambda: ff.fit(CHAIN, EMPTY, "FL", sigma2=1.0),
         lambda: ff.fit(CRF, EMPTY.subset([]), "FL", sigma2=1.0),
     ],

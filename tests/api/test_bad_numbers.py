@@ -1,6 +1,7 @@
 """Bad numbers get a sentence: what was given, and what it must be."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from fieldfit.types import FieldfitError
 
 MODEL = ff.BoltzmannMachine(3)
 X = MODEL.sample([1.0, -1.0, 0.5], 60, 0).values
+#: Given where numbers and fits must be.
+WRONG_WEIGHTS: Any = [1, "a"]
+NO_FITS: Any = [1, 2]
 WORDS = ([["the", "cat"], ["a"]], [["D", "N"], ["D"]])
 
 REFUSED = {
@@ -74,7 +78,7 @@ REFUSED = {
     "labels none": (lambda: ff.ChainCRF(None, 3), "The number of labels is None"),
     "symbols fraction": (lambda: ff.BoltzmannChain(2, 1.5), "The number of symbols is 1.5"),
     "a text as weight": (
-        lambda: ff.fit(MODEL, X, "PL1 + PL2", weights=[1, "a"]),
+        lambda: ff.fit(MODEL, X, "PL1 + PL2", weights=WRONG_WEIGHTS),
         "single numbers or lists of numbers; got 'a'.",
     ),
     "states too small": (
@@ -95,7 +99,7 @@ REFUSED = {
     "threads": (lambda: ff.set_threads("x"), "The number of threads must be an integer of at least 1; got 'x'"),
     "no model": (lambda: ff.project(None, [0.5, 0.5]), "project needs a model"),
     "no distribution": (lambda: ff.project(MODEL, "x"), "it must be an array of numbers"),
-    "no fits": (lambda: ff.compare([1, 2]), "compare needs fits; got 1"),
+    "no fits": (lambda: ff.compare(NO_FITS), "compare needs fits; got 1"),
     "no fit": (lambda: ff.likelihood_ratio(None, None), "A likelihood ratio needs a fit; got None"),
     "no name": (lambda: ff.find_data(None), "The name of a data file is text or a Path; got None"),
     "seed of folds": (lambda: ff.cross_validate(MODEL, X, ["PL1"], random_state=None), "random_state is None"),

@@ -7,6 +7,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.data.sequences import Sequences
+from fieldfit.models.base import Model
 from fieldfit.types import DataError, ModelError
 
 POLICIES = ["FL", "PL1", "PL3", "PL1@0.5 + 0.5*FL@0.5", "0.7*PL2/sentence + PL1"]
@@ -26,6 +27,7 @@ def sequences(seed=0, n=60, features=6, labels=3, symbols=False):
 @pytest.mark.parametrize("kind", ["crf", "boltzmann"])
 def test_every_policy_reaches_a_stationary_point_and_is_saved_bit_by_bit(kind, policy, tmp_path):
     data = sequences(symbols=kind == "boltzmann")
+    model: Model
     if kind == "crf":
         model = ff.ChainCRF(3, 6, labels=["a", "b", "c"], features=[f"f{k}" for k in range(6)])
     else:

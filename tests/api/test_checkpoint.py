@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,12 +116,13 @@ def test_checkpoints_of_other_fits_are_refused(samples, tmp_path):
         *given, options = arguments
         with pytest.raises(FieldfitError, match=f"another {what}"):
             ff.fit(*given, checkpoint=resumed, **options)
-    for options, what in (
+    others: tuple[tuple[dict[str, Any], str], ...] = (
         ({"weights": "auto"}, "automatic weights"),
         ({"stopping": ff.EarlyStopping(lambda theta: 0.0)}, "early stopping"),
-    ):
+    )
+    for other, what in others:
         with pytest.raises(FieldfitError, match=what):
-            ff.fit(model, values, "PL1 + PL2", checkpoint=tmp_path / "other", **options)
+            ff.fit(model, values, "PL1 + PL2", checkpoint=tmp_path / "other", **other)
     with pytest.raises(FieldfitError, match="makes its separate fits at once"):
         ff.fit(model, values, "Nodewise >> optimal", checkpoint=tmp_path / "other")
     with pytest.raises(FieldfitError, match="must be the path"):
@@ -266,5 +268,6 @@ def test_a_disk_that_is_full_during_a_fit(samples, tmp_path):
     assert ran.stdout.startswith("True ['A checkpoint could not be written, and the fit continues without it.")
     assert len(read_container(tmp_path / "state")[1]["history"]) == 2  # a state is written after its callback
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+    model, values = samples
     with pytest.raises(FileFormatError, match="not a regular file"):
-        ff.fit(*samples, "PL1", checkpoint=ff.Checkpoint("/dev/full", resume=True))
+        ff.fit(model, values, "PL1", checkpoint=ff.Checkpoint("/dev/full", resume=True))

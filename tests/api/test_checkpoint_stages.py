@@ -22,7 +22,8 @@ def samples():
 
 def interrupting(monkeypatch, target, name, number):
     """Ctrl-C at a call of a function; gives the calls that were made."""
-    usual, calls = getattr(target, name), []
+    usual = getattr(target, name)
+    calls: list[None] = []
 
     def counted(*given, **options):
         calls.append(None)

@@ -153,7 +153,7 @@ def test_intervals_cover_with_groups_and_not_without():
     ff.set_threads(1)
     random = np.random.default_rng(11)
     groups = np.repeat(np.arange(150), 6)
-    inside = {"with": [], "without": []}
+    inside: dict[str, list[np.ndarray]] = {"with": [], "without": []}
     estimates, errors = [], []
     for _ in range(400):
         x = MODEL.sample(THETA, 900, int(random.integers(1 << 30))).codes.copy()

@@ -96,7 +96,7 @@ def efficiency_by_enumeration(theta, k):
     states = list(itertools.product((0, 1), repeat=4))
     features = [[x[a] * x[b] for a, b in itertools.combinations(range(4), 2)] for x in states]
     weights = [Fraction(float(np.exp(np.dot(f, theta)))) for f in features]
-    total = sum(weights)
+    total = sum(weights, Fraction(0))
     p = [w / total for w in weights]
     r = 6
 
@@ -104,12 +104,12 @@ def efficiency_by_enumeration(theta, k):
         bread = [[Fraction(0)] * r for _ in range(r)]
         scores = [[Fraction(0)] * r for _ in states]
         for target in itertools.combinations(range(4), k):
-            groups = {}
+            groups: dict[tuple[int, ...], list[int]] = {}
             for place, x in enumerate(states):
                 groups.setdefault(tuple(x[v] for v in range(4) if v not in target), []).append(place)
             for members in groups.values():
-                mass = sum(p[i] for i in members)
-                mean = [sum(p[i] * features[i][a] for i in members) / mass for a in range(r)]
+                mass = sum((p[i] for i in members), Fraction(0))
+                mean = [sum((p[i] * features[i][a] for i in members), Fraction(0)) / mass for a in range(r)]
                 for i in members:
                     gap = [features[i][a] - mean[a] for a in range(r)]
                     for a in range(r):

@@ -236,8 +236,8 @@ def test_conditional_fields_and_tables() -> None:
         [2] * 4, [ff.Factor((a, b), [[1.0, -1.0], [-1.0, 1.0]], f"J{a}{b}") for a, b in ((0, 1), (1, 2), (2, 3))],
         given=[3],
     )  # fmt: skip
-    y = np.random.default_rng(0).integers(0, 2, (500, 4))
-    y = given.simulate(given.read(y), [0.8, -0.8, 0.8], 3).codes
+    start = np.random.default_rng(0).integers(0, 2, (500, 4))
+    y = given.simulate(given.read(start), [0.8, -0.8, 0.8], 3).codes
     refined, best = ff.fit(given, y, "PL1 >> optimal(2)"), ff.fit(given, y, "FL")
     np.testing.assert_allclose(refined.theta, best.theta, atol=0.05)
     np.testing.assert_allclose(refined.standard_errors("model"), best.standard_errors("model"), rtol=0.1)

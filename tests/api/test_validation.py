@@ -150,10 +150,10 @@ def test_cross_validation_with_importance_weights_is_what_it_says():
 def test_goodness_of_fit_of_counts_is_that_of_repeated_rows(refit):
     counted = ff.fit(BIASED, ROWS, "PL1", sample_weight=COUNTS, weight_kind="counts", tol=1e-11)
     repeated = ff.fit(BIASED, np.repeat(ROWS, COUNTS, axis=0), "PL1", tol=1e-11)
-    frames = [fit.goodness_of_fit(n_simulated=9, refit=refit) for fit in (counted, repeated)]
-    pd.testing.assert_frame_equal(*frames, rtol=1e-4, atol=1e-4)
-    assert frames[0].loc["E x0", "observed"] == pytest.approx(np.mean(np.asarray(X)[:, 0]))
-    assert frames[0].loc["E x0", "std_dev"] < 0.05  # of 1,000 samples, not of 16
+    one, other = (fit.goodness_of_fit(n_simulated=9, refit=refit) for fit in (counted, repeated))
+    pd.testing.assert_frame_equal(one, other, rtol=1e-4, atol=1e-4)
+    assert one.loc["E x0", "observed"] == pytest.approx(np.mean(np.asarray(X)[:, 0]))
+    assert one.loc["E x0", "std_dev"] < 0.05  # of 1,000 samples, not of 16
 
 
 def test_goodness_of_fit_refuses_uneven_importance_weights():

@@ -23,8 +23,8 @@ from fieldfit.types import DataError
 def test_help_lists_every_command_and_version_is_the_package_s(run):
     shown = run("--help")
     assert shown.code == 0
-    for command in ("fit", "theory", "sample", "show", "reproduce"):
-        assert f"\n  {command} " in shown.out
+    for name in ("fit", "theory", "sample", "show", "reproduce"):
+        assert f"\n  {name} " in shown.out
     assert run("--version").out == f"fieldfit {ff.__version__}\n"
     for command in (("fit", "boltzmann"), ("fit", "potts"), ("fit", "mrf"), ("theory",), ("sample",), ("show",)):
         described = run(*command, "--help")

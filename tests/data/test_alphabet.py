@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.packing import pack_names, pack_text, unpack_names, unpack_text
-from fieldfit.types import DataError, FileFormatError
+from fieldfit.types import Arrays, DataError, FileFormatError
 
 
 def test_names_and_codes():
@@ -44,7 +44,7 @@ def test_codes_out_of_range_are_refused(codes):
 @settings(deadline=None)
 @given(st.lists(st.text()))
 def test_texts_survive_packing(texts):
-    arrays = {}
+    arrays: Arrays = {}
     pack_text(arrays, "t", texts)
     assert unpack_text(arrays, "t") == texts
 
@@ -53,13 +53,13 @@ def test_texts_survive_packing(texts):
 @settings(deadline=None)
 @given(st.one_of(st.lists(st.text(), unique=True), st.lists(st.integers(-9, 9), unique=True)))
 def test_alphabets_survive_packing(names):
-    arrays = {}
+    arrays: Arrays = {}
     pack_names(arrays, "a", Alphabet(names))
     assert unpack_names(arrays, "a") == Alphabet(names)
 
 
 def test_damaged_packs_are_refused():
-    arrays = {}
+    arrays: Arrays = {}
     pack_text(arrays, "t", ["ab", "é"])
     with pytest.raises(FileFormatError, match="no entry"):
         unpack_text({}, "t")

@@ -2,6 +2,8 @@
 
 import gzip
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from fieldfit.data.crfsuite_text import parse_crfsuite, read_crfsuite
 from fieldfit.types import DataError
 
 # What python-crfsuite's ItemSequence(...).items() gives for each.
-ITEMS = [
+ITEMS: list[tuple[Any, dict[str, float]]] = [
     ({"a": 1.5, "b": True, "c": False}, {"a": 1.5, "b": 1.0, "c": 0.0}),
     ({"d": "x", "n": 3, "e": ""}, {"d:x": 1.0, "n": 3.0, "e:": 1.0}),
     ({"e": {"f": 2, "g": "y", "h": {"i": 1}}}, {"e:f": 2.0, "e:g:y": 1.0, "e:h:i": 1.0}),
@@ -75,7 +77,7 @@ def test_the_same_as_python_crfsuite_itself(items):
 
 def test_flat_dicts_read_fast_equal_nested_ones_read_with_care():
     flat = [{"w": "a", "n": 0.5, "b": True}, {"w": "b", "n": 1, "b": False}]
-    careful = [*flat, {"w": {"c": 1.0}}]
+    careful: list[Mapping[str, object]] = [*flat, {"w": {"c": 1.0}}]
     encoder, sequences = AttributeEncoder.fit([flat], [["x", "y"]])
     other, with_care = AttributeEncoder.fit([careful], [["x", "y", "x"]])
     assert items_of(encoder, sequences) == items_of(other, with_care)[:2]
@@ -119,7 +121,8 @@ def test_rare_attributes_are_left_out():
 
 
 def test_labels_may_be_whole_numbers_and_numpy_arrays():
-    encoder, sequences = AttributeEncoder.fit([[["a"], ["b"], ["c"]]], [np.array([10, 2, 10])])
+    labels: Any = [np.array([10, 2, 10])]
+    encoder, sequences = AttributeEncoder.fit([[["a"], ["b"], ["c"]]], labels)
     assert encoder.labels.names == (2, 10)
     assert sequences.labels.tolist() == [1, 0, 1]
     assert AttributeEncoder.from_arrays(encoder.to_arrays()).labels.names == (2, 10)
@@ -160,7 +163,7 @@ def test_what_cannot_be_read_is_named(X, y, words):
 
 
 def test_a_dict_that_holds_itself_is_refused():
-    item = {}
+    item: dict[str, object] = {}
     item["again"] = item
     with pytest.raises(DataError, match=r"X\[0\]\[0\] cannot be read"):
         AttributeEncoder.fit([[item]], [["x"]])

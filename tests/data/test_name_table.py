@@ -1,5 +1,7 @@
 """The table of names: codes in order of arrival, whatever the names, and what it refuses."""
 
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,8 @@ from fieldfit._kernels import NameTable
 @settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=20)))
 def test_codes_equal_those_of_a_dict(names):
-    table, codes = NameTable(), {}
+    table = NameTable()
+    codes: dict[str, int] = {}
     for name in names:
         codes.setdefault(name, len(codes))
     counts, found, values, failure = table.encode([names], True)
@@ -61,7 +64,7 @@ def test_wrong_arguments():
     with pytest.raises(TypeError):
         NameTable().encode("text", True)
     with pytest.raises(TypeError, match="names are text"):
-        NameTable().add([1])
+        NameTable().add(cast(list[str], [1]))
     with pytest.raises(ValueError, match="surrogate"):
         NameTable().add(["\ud800"])
     assert "surrogate" in NameTable().encode([["\ud800"]], True)[3][1]

@@ -111,7 +111,7 @@ def starts(before, after):
 
 def literal(gold, predicted):
     """conlleval's one pass over the tokens, with a line O after each sentence: (gold, predicted, right) by type."""
-    counts = {}
+    counts: dict[str, list[int]] = {}
     inside = False
     last = [("O", ""), ("O", "")]
     stream = [pair for g, p in zip(gold, predicted, strict=True) for pair in [*zip(g, p, strict=True), ("O", "O")]]

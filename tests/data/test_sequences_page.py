@@ -3,6 +3,7 @@
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_examples(block):
     *before, last = block.strip().splitlines()
-    names = {}
+    names: dict[str, Any] = {}
     exec("\n".join(before), names)
     call, remark = last.split("#")
     assert eval(call, names) == ast.literal_eval(remark.strip())

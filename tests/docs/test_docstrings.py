@@ -109,7 +109,7 @@ def test_has_an_example_that_runs(target, tmp_path, monkeypatch):
     text = inspect.cleandoc(target.__doc__ or "")
     assert "Examples" in sections(text), f"{CALLABLES[target]} has no Examples section"
     example = doctest.DocTestParser().get_doctest(text, {}, CALLABLES[target], None, 0)
-    report = []
+    report: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(example, out=report.append)
     assert runner.tries > 0

@@ -3,6 +3,7 @@
 import doctest
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_examples_print_what_the_page_says(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # The closing fence of a block is not part of the expected output: a blank line stands before it.
     parsed = doctest.DocTestParser().get_doctest(PAGES[name], {}, name, name, 0)
-    report = []
+    report: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
     runner.run(parsed, out=report.append)
     assert runner.tries > 0
@@ -37,7 +38,7 @@ def test_examples_print_what_the_page_says(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", marked(PLAIN))
 def test_examples_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {}
+    names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", PAGES[name], re.DOTALL):
         if "distributed" in block:  # an extra
             pytest.importorskip("distributed")

@@ -12,7 +12,7 @@ def make_sentences(n, seed=0):
     words, labels = [], []
     for length in rng.integers(0, 8, n):
         chosen = [WORDS[k] for k in rng.integers(0, len(WORDS), length)]
-        tags = []
+        tags: list[str] = []
         for word in chosen:
             inside = bool(tags) and tags[-1] != "O"
             if word in ("the", "a"):

@@ -332,7 +332,8 @@ def test_empty_and_short_sentences(tagger):
 
 
 def test_features_and_labels_never_seen(tagger):
-    new, nothing = [[{"word": "zebra", "new": 3.0}]], [[{}]]
+    new: list[list[dict[str, object]]] = [[{"word": "zebra", "new": 3.0}]]
+    nothing: list[list[dict[str, object]]] = [[{}]]
     np.testing.assert_array_equal(tagger.predict_proba(new)[0], tagger.predict_proba(nothing)[0])
     assert tagger.score(new, [["NEVER"]]) == 0.0
     with pytest.raises(DataError, match=r"y\[0\]\[0\] is 'NEVER', not one of the 4 labels"):

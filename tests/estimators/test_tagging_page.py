@@ -3,6 +3,7 @@
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tagging.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -10,7 +11,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 def test_examples(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {}
+    names: dict[str, Any] = {}
     compared = 0
     for block in BLOCKS:
         exec(block, names)

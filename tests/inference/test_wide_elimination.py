@@ -151,7 +151,7 @@ def planar_log_partition(rows, columns, coupling):
     for (a, b), strength in coupling.items():
         directed += [(a, b, strength), (b, a, strength)]
     matrix = np.eye(len(directed), dtype=complex)
-    leaving = {}
+    leaving: dict[int, list[int]] = {}
     for index, (a, _, _) in enumerate(directed):
         leaving.setdefault(a, []).append(index)
     for index, (a, b, strength) in enumerate(directed):

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from types import CodeType
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ def triples():
 def test_signals_are_handled_while_a_problem_is_evaluated(make):
     """Signals during a call that does not look are handled once, after it; here several are, at one instruction."""
     problem, theta = make()
-    places = Counter()
+    places: Counter[tuple[CodeType, int]] = Counter()
     before = signal.signal(signal.SIGALRM, lambda number, frame: places.update([(frame.f_code, frame.f_lasti)]))
     try:
         with ff.use_threads(2):
@@ -92,7 +93,7 @@ def potts_blocks():
 @pytest.mark.parametrize("method", ["value_grad", "row_values"])
 def test_signals_are_handled_while_potts_blocks_are_evaluated(method):
     problem, theta = potts_blocks()
-    places = Counter()
+    places: Counter[tuple[CodeType, int]] = Counter()
     before = signal.signal(signal.SIGALRM, lambda number, frame: places.update([(frame.f_code, frame.f_lasti)]))
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)

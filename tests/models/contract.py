@@ -34,9 +34,9 @@ class Example(ABC):
     """A model with samples of it, and the oracles that it is compared with."""
 
     #: Policies of the checks; a chain has windows in place of sets of variables.
-    policies = ("FL", "PL1", "PL2@0.5 + PL1", "0.6*PL1 + 0.4*PL2")
+    policies: tuple[str, ...] = ("FL", "PL1", "PL2@0.5 + PL1", "0.6*PL1 + 0.4*PL2")
     #: Fractions of missing values that the model can sum out.
-    missing = (0.0, 0.3)
+    missing: tuple[float, ...] = (0.0, 0.3)
 
     def __init__(self, model):
         self.model = model

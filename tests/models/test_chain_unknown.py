@@ -18,7 +18,7 @@ OPTIONS = {
 }
 # Runs at the start, in the middle and at the end of a sequence, several in one, all of it, and none.
 LENGTHS = (5, 1, 0, 6, 6, 4, 3, 1, 5)
-UNKNOWN = ([0, 2], [], [], [1, 2, 5], [0, 1, 2], [0, 1, 2, 3], [], [0], [4])
+UNKNOWN: tuple[list[int], ...] = ([0, 2], [], [], [1, 2, 5], [0, 1, 2], [0, 1, 2, 3], [], [0], [4])
 
 
 def partial_sequences(lengths=LENGTHS, unknown=UNKNOWN, **options):

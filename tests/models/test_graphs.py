@@ -48,7 +48,7 @@ def test_grid_edges(rows: int, columns: int, neighbours: int) -> None:
 )
 def test_bad_edges(edges: object, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        check_edges(4, edges)  # type: ignore[arg-type]
+        check_edges(4, edges)
 
 
 def test_edges_keep_their_order() -> None:
@@ -71,13 +71,13 @@ def test_factor_graph_against_loops() -> None:
         assert graph.stride_matrix[factor, : len(scope)].tolist() == strides.tolist()
         assert (graph.scope_matrix[factor, len(scope) :] == -1).all()
     for variable in range(6):
-        own = [f for f, scope in enumerate(scopes) if variable in scope]
-        around = sorted({u for f in own for u in scopes[f]} - {variable})
-        assert graph.factors_of[variable] == tuple(own)
+        factors = [f for f, scope in enumerate(scopes) if variable in scope]
+        around = sorted({u for f in factors for u in scopes[f]} - {variable})
+        assert graph.factors_of[variable] == tuple(factors)
         assert graph.neighbours[variable] == tuple(around)
         begin, end = graph.factors_of.indptr[variable : variable + 2]
-        strides = [graph.stride_matrix[f, scopes[f].index(variable)] for f in own]
-        assert graph.factor_strides_of[begin:end].tolist() == strides
+        steps = [graph.stride_matrix[f, scopes[f].index(variable)] for f in factors]
+        assert graph.factor_strides_of[begin:end].tolist() == steps
     assert graph == FactorGraph(cards, scopes)
     assert hash(graph) == hash(FactorGraph(cards, scopes))
     assert graph != FactorGraph(cards, scopes[:-1])

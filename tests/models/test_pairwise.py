@@ -70,12 +70,12 @@ class Field:
 
     def component(self, theta, x, block):
         """log p(x_A | rest), its gradient and its Hessian."""
-        table = []
+        rows = []
         for values in itertools.product(self.states, repeat=len(block)):
             y = x.copy()
             y[list(block)] = values
-            table.append(self.features(y))
-        table = np.array(table)
+            rows.append(self.features(y))
+        table = np.array(rows)
         energy = table @ theta
         top = energy.max()
         p = np.exp(energy - top)
@@ -140,7 +140,7 @@ def make(seed, *, n=70, m=6, density=1.0, states=(0, 1), biases=True, tied=False
     for kind in kinds:
         name, _, form = kind.partition("/")
         family = ragged if name == "ragged" else subsets(m, int(name[2:]))
-        beta = rng.random() + 0.5
+        beta: float | np.ndarray = rng.random() + 0.5
         if form.endswith("beta"):
             beta = rng.random(family.size) + 0.5
         if form.startswith("rows"):

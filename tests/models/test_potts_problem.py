@@ -50,7 +50,7 @@ def test_agrees_with_the_general_engine(name: str, text: str) -> None:
     theta, v = random.normal(size=(2, r)) * 0.5
     for weight in (None, random.uniform(0.5, 2.0, fast.n_samples)):
         for left, right in zip(fast.value_grad(theta, weight), slow.value_grad(theta, weight), strict=True):
-            np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-10)
+            np.testing.assert_allclose(np.asarray(left), np.asarray(right), rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(
             fast.hessian_product(theta, v, weight), slow.hessian_product(theta, v, weight), rtol=1e-10, atol=1e-10
         )

@@ -111,10 +111,10 @@ def test_without_weights_of_triples_it_is_the_chain_of_first_order():
         np.testing.assert_allclose(a[1], b[1][: len(theta)], atol=1e-10)
     np.testing.assert_allclose(first.marginals(theta, data), second.marginals(longer, data), atol=1e-10)
     np.testing.assert_allclose(first.edge_marginals(theta, data), second.edge_marginals(longer, data), atol=1e-10)
-    diagonals = [
+    left, right = (
         m._problem(data, MIXED).hessian_diagonal(t)[: m.layout.n_state] for m, t in ((first, theta), (second, longer))
-    ]
-    np.testing.assert_allclose(*diagonals, atol=1e-10)
+    )
+    np.testing.assert_allclose(left, right, atol=1e-10)
 
 
 @pytest.mark.parametrize("options", OPTIONS[:2])

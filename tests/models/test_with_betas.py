@@ -51,8 +51,8 @@ def example(name):
         model = FIELDS[name]()
         return model, *table_of(model, 60, 3)
     data = sequences()
-    model = CHAINS[name](data)
-    return model, data, np.random.default_rng(1).normal(scale=0.4, size=model.n_parameters)
+    chain = CHAINS[name](data)
+    return chain, data, np.random.default_rng(1).normal(scale=0.4, size=chain.n_parameters)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_solves(size, kind):
     assert info.converged
     assert info.positive
     assert info.products == info.iterations == calls
-    np.testing.assert_allclose(matrix @ x, b, atol=1e-10 * np.linalg.norm(b))
+    np.testing.assert_allclose(matrix @ x, b, atol=1e-10 * float(np.linalg.norm(b)))
     assert info.residual == pytest.approx(np.linalg.norm(b - matrix @ x) / np.linalg.norm(b), abs=1e-11)
 
 

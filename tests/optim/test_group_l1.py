@@ -43,7 +43,7 @@ def test_proximal_points_in_a_metric_are_optimal(spread):
                 norm = np.linalg.norm(x[inside])
                 assert norm > 0
                 residual = metric[inside] * x[inside] + weight * x[inside] / norm - pull
-                np.testing.assert_allclose(residual, 0.0, atol=1e-10 * np.linalg.norm(pull))
+                np.testing.assert_allclose(residual, 0.0, atol=1e-10 * float(np.linalg.norm(pull)))
 
 
 def test_the_derivative_of_a_proximal_point():

@@ -212,7 +212,7 @@ def test_unbounded_objectives_do_not_converge(method, size):
     assert solution.status is Status.UNBOUNDED
     assert not solution.converged
     solution = minimise(
-        lambda x: (-(x @ x), -2 * x),
+        lambda x: (-float(x @ x), -2 * x),
         np.ones(size),
         hessian_product=lambda x, v: -2 * v,
         method=method,
@@ -297,7 +297,7 @@ def test_relative_change(method):
 
 
 def test_a_gradient_that_is_wrong_is_not_called_converged():
-    solution = minimise_lbfgs(lambda x: (x @ x, -2 * x), np.ones(4))
+    solution = minimise_lbfgs(lambda x: (float(x @ x), -2 * x), np.ones(4))
     assert solution.status is Status.LINE_SEARCH
     assert not solution.converged
 
@@ -374,7 +374,7 @@ def test_memory_matches_the_two_loop_recursion():
     hessian = root @ root.T + np.eye(size)
     diagonal = np.exp(rng.normal(size=size))
     memory = Memory(size, capacity, diagonal)
-    pairs = []
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
     x, g = np.zeros(size), rng.normal(size=size)
     for turn in range(9):
         step = rng.normal(size=size)

@@ -140,13 +140,13 @@ def test_cg_passes(n, scaled):
         )
         _kernels.cg_direction(0.6, r, p=direction, n_threads=threads)
         results.append((x, r, direction, np.array(sums)))
-    x, r, direction, sums = results[0]
+    x, r, direction, totals = results[0]
     residual = r0 - 0.3 * product
     image = residual / diagonal if scaled else residual
     close(x, x0 + 0.3 * p)
     close(r, residual)
     close(direction, residual + 0.6 * p)
-    close(sums, [residual @ residual, residual @ image, np.abs(residual).max(initial=0.0)], max(n, 1))
+    close(totals, [residual @ residual, residual @ image, np.abs(residual).max(initial=0.0)], max(n, 1))
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -154,7 +154,7 @@ def test_partition_covers_every_variable_once(make_field: MakeField, m: int, k: 
 def test_partition_moments_against_all_orders(make_field: MakeField, m: int, k: int) -> None:
     """A uniform order of the variables, cut into blocks, enumerated."""
     bound = Policy.parse(f"Partition({k})").bind(make_field(m))
-    number = {}
+    number: dict[tuple[int, ...], int] = {}
     for family in bound.families:
         for j in range(family.size):
             number[family.component(j).target] = len(number)

@@ -24,7 +24,7 @@ def signs(n: int) -> np.ndarray:
     return np.array([1.0 if bin(5 * k + 3).count("1") % 2 else -1.0 for k in range(n)])
 
 
-def by_enumeration(m, edges, couplings, biases, states, distance, tied=False):  # type: ignore[no-untyped-def]
+def by_enumeration(m, edges, couplings, biases, states, distance, tied=False):
     """(det^(1/r), trace/r) of optimal(distance): residuals x_j − E[x_j | x_−j] times variables within the distance.
 
     ``tied``: one coupling for all edges, and one bias for all variables.

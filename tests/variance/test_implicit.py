@@ -6,7 +6,7 @@ with a form known to 1e-4 only, they are wrong by 1e-4 to 6e-2; as they are, by 
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from fieldfit.api import accuracies
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_gradients import marginal_gradient
+from fieldfit.models.problem import Problem
 from fieldfit.optim import conjugate_gradients
 from fieldfit.variance import ImplicitAccuracy, ImplicitBread, Solved, implicit
 
@@ -254,7 +255,7 @@ def test_solutions_are_kept_within_a_budget_of_memory(size, kept, monkeypatch):
         return Solved(right.copy(), 0.0)
 
     ones = np.ones(size)
-    bread = ImplicitBread([Unit()], 0 * ones, 0 * ones, ones > 0, None, solver)
+    bread = ImplicitBread([cast(Problem, Unit())], 0 * ones, 0 * ones, ones > 0, None, solver)
     for value in range(1, 41):
         np.testing.assert_array_equal(bread.solve(value * ones[None])[0], value * ones)
         assert len(bread._kept) == min(value, kept)

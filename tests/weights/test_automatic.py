@@ -12,6 +12,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
+from fieldfit.optim.solution import Progress
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, ModelError, PolicyError
 from fieldfit.weights import automatic_weights
@@ -368,7 +369,8 @@ def test_an_interrupt_on_a_part_of_the_samples_stops_too(monkeypatch):
 def test_an_interrupted_fit_keeps_what_is_known_and_does_not_go_on(monkeypatch, where, when):
     """In the optimiser or in the statistics, in the first round or in the second: β and θ of that moment, not converged."""
     owner, name = (Objective, "value_grad") if where == "θ" else (DataStatistics, "dense")
-    original, calls, rounds = getattr(owner, name), [], []
+    original, calls = getattr(owner, name), []
+    rounds: list[int] = []
 
     def interrupted(self, *arguments):
         calls.append(1)
@@ -405,7 +407,7 @@ def test_the_l1_penalty_has_its_part_in_the_rounds():
 
 
 def test_progress_tells_of_the_rounds_and_iterations_are_counted():
-    seen = []
+    seen: list[Progress] = []
     fit = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto", progress=seen.append)
     assert len(seen) > 2
     assert fit.iterations == fit.weights.work.iterations > 0
