@@ -16,11 +16,11 @@ from fieldfit.api.result import Fit
 from fieldfit.api.saved_fields import checked_history, checked_matrix, checked_record, checked_seed, checked_text
 from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.data.container import read_container, write_container
-from fieldfit.data.encoders import names_of, read_encoder
+from fieldfit.data.encoders import Encoder, names_of, read_encoder
 from fieldfit.models.base import Cost, Model
 from fieldfit.objective import Penalties
 from fieldfit.policies import Policy
-from fieldfit.types import Arrays, DataError, FieldfitError, FileFormatError, Plain
+from fieldfit.types import Array, Arrays, DataError, FieldfitError, FileFormatError, Plain
 from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
@@ -60,29 +60,15 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "dropped_rows": fit.dropped_rows,
         "history": np.array([line.saved for line in fit.convergence.history]).reshape(-1, 4),
     }
-    has_data = fit.prepared is not None or fit.saved.moments is not None
-    total, method, interrupt = None, None, None
-    if has_data and fit.model.n_parameters <= _MOST_SAVED_PARAMETERS:
-        try:
-            moments = fit.dense_accuracy().moments
-            if np.isfinite(moments.meat).all():
-                arrays |= {"bread": moments.bread, "meat": moments.meat, "held": fit.held}
-                total, method = moments.total, moments.method.removesuffix(_AS_SAVED)
-        except DataError:  # these samples have no robust standard errors: there is nothing to save
-            pass
-        except KeyboardInterrupt as stop:
-            interrupt = stop
+    moments, interrupt = _moments_to_save(fit)
+    if moments is not None:
+        arrays |= {"bread": moments.bread, "meat": moments.meat, "held": fit.held}
     if fit.penalty.l1 is not None:
         arrays["l1"] = fit.penalty.l1
-        if fit.penalty.l1_groups is not None:
-            arrays["l1_groups"] = fit.penalty.l1_groups
+    if fit.penalty.l1_groups is not None:
+        arrays["l1_groups"] = fit.penalty.l1_groups
     if fit.refinement is not None:
         arrays["first_theta"] = fit.refinement.first_theta
-        if fit.testable and fit.prepared is not None and interrupt is None:
-            try:
-                fit.specification_test()
-            except KeyboardInterrupt as stop:
-                interrupt = stop
     arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
     if fit.encoder is not None:
         arrays |= {f"encoder_{name}": array for name, array in fit.encoder.to_arrays().items()}
@@ -100,8 +86,8 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "fingerprint": fit.fingerprint,
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
-        "total_weight": total,
-        "errors_from": method,
+        "total_weight": None if moments is None else moments.total,
+        "errors_from": None if moments is None else moments.method.removesuffix(_AS_SAVED),
         "weights": weights,
         "refinement": None
         if fit.refinement is None
@@ -115,6 +101,27 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     write_container(path, header, arrays)
     if interrupt is not None:
         raise interrupt
+
+
+def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | None]:
+    """Bread and meat, if they are available or cheap, and an interrupt during their computation.
+
+    A second stage's specification test is computed too, and kept by the fit.
+    """
+    moments = None
+    try:
+        has_data = fit.prepared is not None or fit.saved.moments is not None
+        if has_data and fit.model.n_parameters <= _MOST_SAVED_PARAMETERS:
+            try:
+                found = fit.dense_accuracy().moments
+                moments = found if np.isfinite(found.meat).all() else None
+            except DataError:  # these samples have no robust standard errors: there is nothing to save
+                pass
+        if fit.refinement is not None and fit.testable and fit.prepared is not None:
+            fit.specification_test()
+    except KeyboardInterrupt as interrupt:
+        return moments, interrupt
+    return moments, None
 
 
 def load(
@@ -169,44 +176,14 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
     try:
         if header.get("kind") != "fit":
             raise FileFormatError(f"{path} holds {header.get('kind')!r}, not a fit.")
-        models = find_models()
-        kind = header["model_kind"]
-        if kind not in models:
-            raise FileFormatError(
-                f"{path} contains a model of the kind {kind!r}, which this version does not have (it has {sorted(models)})."
-            )
-        model = models[kind].from_specification(header["model"], _part(arrays, "model_"))
-        encoder = None
-        if header["encoder"] is not None:
-            encoder = read_encoder(header["encoder"], _part(arrays, "encoder_"))
-            model = model.with_input_names(*names_of(encoder))
-        theta = model.check_theta(arrays["theta"])
+        model, encoder = _read_model(path, header, arrays)
         r = model.n_parameters
-        bread, meat = arrays.get("bread"), arrays.get("meat")
-        sigma2, free = arrays["sigma2"], arrays["free"]
-        if sigma2.shape != (r,) or sigma2.dtype != np.float64 or free.shape != (r,) or free.dtype != np.bool_:
-            raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")
         dropped, separated = arrays["dropped_rows"], header["separated"]
-        if not (sigma2 > 0).all() or dropped.dtype.kind != "i" or dropped.ndim != 1:
-            raise FileFormatError(f"{path} has penalties or dropped rows that no fit has.")
+        if dropped.dtype.kind != "i" or dropped.ndim != 1:
+            raise FileFormatError(f"{path} has dropped rows that no fit has.")
         if not isinstance(separated, list) or not set(separated) <= set(model.parameter_names if separated else ()):
             raise FileFormatError(f"{path} names parameters that its model does not have.")
-        l1 = arrays.get("l1")
-        if l1 is not None and (l1.shape != (r,) or l1.dtype != np.float64 or not ((l1 >= 0) & np.isfinite(l1)).all()):
-            raise FileFormatError(f"{path} has L1 weights that do not belong to its {r} parameters.")
-        groups = arrays.get("l1_groups")
-        if groups is not None and (l1 is None or groups.shape != (r,) or groups.dtype != np.int64):
-            raise FileFormatError(f"{path} has groups of parameters that do not belong to its {r} parameters.")
-        held = arrays.get("held")
-        if held is not None and (held.shape != (r,) or held.dtype != np.bool_):
-            raise FileFormatError(f"{path} has arrays that do not belong to its {r} parameters.")
-        moments = None
-        if bread is not None and meat is not None:
-            bread, meat = checked_matrix(bread, r, "bread"), checked_matrix(meat, r, "meat")
-            total = float(header["total_weight"])
-            if not 0 < total < np.inf:
-                raise FileFormatError(f"{path} has samples of the total weight {total}.")
-            moments = Moments(bread, meat, total, str(header["errors_from"]) + _AS_SAVED)
+        held = _by_parameter(path, arrays, "held", r, np.bool_) if "held" in arrays else None
         policy = Policy.parse(header["policy"])
         cost = None if header["cost"] is None else checked_record(Cost, header["cost"])
         weights = None
@@ -218,20 +195,20 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         return Fit(
             model=model,
             policy=policy,
-            theta=theta,
-            free=arrays["free"],
-            penalty=Penalties(arrays["sigma2"], l1, groups),
+            theta=model.check_theta(arrays["theta"]),
+            free=_by_parameter(path, arrays, "free", r, np.bool_),
+            penalty=_read_penalties(path, arrays, r),
             size=checked_record(SampleSize, header["size"]),
             convergence=replace(
                 checked_record(Convergence, header["convergence"] | {"history": ()}),
                 history=checked_history(arrays["history"]),
             ),
             random_state=checked_seed(header["random_state"]),
-            separated=tuple(header["separated"]),
-            dropped_rows=arrays["dropped_rows"],
+            separated=tuple(separated),
+            dropped_rows=dropped,
             weights=weights,
             encoder=encoder,
-            saved=Saved(moments, str(header["fingerprint"]), cost, held),
+            saved=Saved(_read_moments(path, header, arrays, r), str(header["fingerprint"]), cost, held),
             refinement=refinement,
             started_from=None if header["started_from"] is None else Policy.parse(header["started_from"]),
             runaway=checked_text(header["runaway"]),
@@ -244,6 +221,51 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             f"{path} is a fieldfit file but its contents do not fit together ({type(error).__name__}: {error}). "
             f"Save the fit again."
         ) from error
+
+
+def _read_model(path: str | os.PathLike[str], header: Plain, arrays: Arrays) -> tuple[Model, Encoder | None]:
+    """The model with the names of its encoder, if it has one, and the encoder."""
+    models, kind = find_models(), header["model_kind"]
+    if kind not in models:
+        raise FileFormatError(
+            f"{path} contains a model of the kind {kind!r}, which this version does not have (it has {sorted(models)})."
+        )
+    model = models[kind].from_specification(header["model"], _part(arrays, "model_"))
+    if header["encoder"] is None:
+        return model, None
+    encoder = read_encoder(header["encoder"], _part(arrays, "encoder_"))
+    return model.with_input_names(*names_of(encoder)), encoder
+
+
+def _read_penalties(path: str | os.PathLike[str], arrays: Arrays, r: int) -> Penalties:
+    sigma2 = _by_parameter(path, arrays, "sigma2", r, np.float64)
+    if not (sigma2 > 0).all():
+        raise FileFormatError(f"{path} has penalties that no fit has.")
+    l1 = _by_parameter(path, arrays, "l1", r, np.float64) if "l1" in arrays else None
+    if l1 is not None and not ((l1 >= 0) & np.isfinite(l1)).all():
+        raise FileFormatError(f"{path} has L1 weights that are negative or not finite.")
+    groups = _by_parameter(path, arrays, "l1_groups", r, np.int64) if "l1_groups" in arrays else None
+    if groups is not None and l1 is None:
+        raise FileFormatError(f"{path} has groups of parameters without L1 weights.")
+    return Penalties(sigma2, l1, groups)
+
+
+def _read_moments(path: str | os.PathLike[str], header: Plain, arrays: Arrays, r: int) -> Moments | None:
+    if "bread" not in arrays or "meat" not in arrays:
+        return None
+    bread, meat = (checked_matrix(arrays[name], r, name) for name in ("bread", "meat"))
+    total = float(header["total_weight"])
+    if not 0 < total < np.inf:
+        raise FileFormatError(f"{path} has samples of the total weight {total}.")
+    return Moments(bread, meat, total, str(header["errors_from"]) + _AS_SAVED)
+
+
+def _by_parameter(path: str | os.PathLike[str], arrays: Arrays, name: str, r: int, dtype: type) -> Array:
+    """An array with an entry for each of the ``r`` parameters."""
+    array = arrays[name]
+    if array.shape != (r,) or array.dtype != dtype:
+        raise FileFormatError(f"{path} has an array {name!r} that does not belong to its {r} parameters.")
+    return array
 
 
 def _part(arrays: Arrays, prefix: str) -> Arrays:

@@ -20,9 +20,8 @@ import numpy as np
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.conditions import NodeConditions, balls
-from fieldfit.refinement.estimating import ConditionSums
 from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
-from fieldfit.refinement.newton_root import Solve, newton_root
+from fieldfit.refinement.newton_root import MomentEquations, Solve, newton_root
 from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import Points, drawn_points
 from fieldfit.refinement.refined import Account
@@ -225,7 +224,8 @@ def refine_locally(first: FirstFit, model: FieldModel, distance: int | None) -> 
             model, first.theta, conditions, free, dataset, first.random_state
         )
         samples = conditions_of(first, conditions, dataset.codes)
-        theta, converged, steps = _solve(samples, matrix, first.theta, free, precision, variances)
+        equations = MomentEquations(samples, matrix[np.flatnonzero(free)], free, precision)
+        theta, converged, steps = _solve(equations, matrix, first.theta, variances)
     message = "" if converged else "the moment conditions have no solution near the first estimate"
     source = f"{draws:,} draws of the model, local regressions" + (
         f" ({kept:,} clusters keep some of the first stage's scores)" if kept else ""
@@ -247,23 +247,18 @@ def refine_locally(first: FirstFit, model: FieldModel, distance: int | None) -> 
 
 
 def _solve(
-    samples: ConditionSums,
-    matrix: csr_array,
-    theta: FloatArray,
-    free: BoolArray,
-    precision: FloatArray,
-    variances: FloatArray,
+    equations: MomentEquations, matrix: csr_array, theta: FloatArray, variances: FloatArray
 ) -> tuple[FloatArray, bool, int]:
-    """θ with A ḡ(θ) = Pθ/n, by sparse factorisations."""
+    """θ that solves the equations, by sparse factorisations."""
     from scipy.sparse.linalg import splu
 
-    keep, total = np.flatnonzero(free), samples.total
+    samples = equations.samples
 
     def solver_at(at: FloatArray) -> Solve:
-        factor = splu(sparse_bread(samples, matrix, at, free, precision))
+        factor = splu(sparse_bread(samples, matrix, at, equations.free, equations.precision))
         return lambda value: np.asarray(factor.solve(value))
 
     def length_of(move: FloatArray) -> float:
-        return float(np.sqrt(np.mean(move**2 * variances[keep]) * total))
+        return float(np.sqrt(np.mean(move**2 * variances[equations.keep]) * samples.total))
 
-    return newton_root(samples, matrix[keep], theta, free, precision, solver_at, length_of, _STABLE)
+    return newton_root(equations, theta, solver_at, length_of, _STABLE)

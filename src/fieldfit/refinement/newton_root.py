@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.refinement.estimating import ConditionSums
-from fieldfit.types import BoolArray, FloatArray
+from fieldfit.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -20,27 +22,42 @@ _MOST_ROOT_STEPS, _LONGEST = 50, 5.0
 Solve = Callable[[FloatArray], FloatArray]
 
 
+@dataclass(frozen=True)
+class MomentEquations:
+    """A ḡ(θ) = Pθ/n, with the ``weights`` A (free parameters, p) of the conditions and the ``precision`` P (r,)."""
+
+    samples: ConditionSums
+    weights: FloatArray | csr_array
+    free: BoolArray
+    precision: FloatArray
+
+    @cached_property
+    def keep(self) -> IntArray:
+        """The places of the free parameters in θ."""
+        return np.flatnonzero(self.free)
+
+    def value(self, theta: FloatArray) -> FloatArray:
+        """A ḡ(θ) − Pθ/n (free parameters,)."""
+        penalty = self.precision[self.keep] * theta[self.keep] / self.samples.total
+        return np.asarray(self.weights @ self.samples.mean(theta) - penalty)
+
+
 def newton_root(
-    samples: ConditionSums,
-    weights: FloatArray | csr_array,
+    equations: MomentEquations,
     theta: FloatArray,
-    free: BoolArray,
-    precision: FloatArray,
     solver_at: Callable[[FloatArray], Solve],
     length_of: Callable[[FloatArray], float],
     stable: float,
 ) -> tuple[FloatArray, bool, int]:
-    """θ with A ḡ(θ) = Pθ/n, whether it is a root, and the number of steps.
+    """θ that solves the equations, whether it is a root, and the number of steps.
 
-    ``weights`` are the rows of A for the free parameters, of which steps have an entry each; ``length_of(step)`` is in
-    standard errors, and the root is found when it is at most ``stable``. The weights belong to the first estimate, so long
-    steps are shortened.
+    Steps have an entry for each free parameter; ``length_of(step)`` is in standard errors, and the root is found when it is
+    at most ``stable``. The weights belong to the first estimate, so long steps are shortened.
     """
-    keep = np.flatnonzero(free)
     solve: Solve | None = None
     previous = float("inf")
     for step in range(1, _MOST_ROOT_STEPS + 1):
-        value = np.asarray(weights @ samples.mean(theta) - precision[keep] * theta[keep] / samples.total)
+        value = equations.value(theta)
         if solve is None:
             solve = solver_at(theta)
         move = solve(value)
@@ -51,7 +68,7 @@ def newton_root(
             solve = None
         previous = length
         theta = theta.copy()
-        theta[keep] += move * (_LONGEST / length if length > _LONGEST else 1.0)
+        theta[equations.keep] += move * (_LONGEST / length if length > _LONGEST else 1.0)
         if length <= stable:
             return theta, True, step
     return theta, False, _MOST_ROOT_STEPS

@@ -19,9 +19,9 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.conditions import NodeConditions
-from fieldfit.refinement.estimating import ConditionSums, SampleConditions
+from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.model_moments import ModelMoments
-from fieldfit.refinement.newton_root import Solve, newton_root
+from fieldfit.refinement.newton_root import MomentEquations, Solve, newton_root
 from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
 from fieldfit.refinement.pseudo_inverse import bread_solver
 from fieldfit.refinement.refined import Account, Refined
@@ -139,9 +139,8 @@ def refine_densely(
         else:
             some, information = samples.some(_SOME_SAMPLES), information_of(halves)
             derivative = some.derivative(theta)
-            refined_theta, accepted, steps = _solve(
-                samples, some, derivative, matrix, theta, free, precision, information
-            )
+            equations = MomentEquations(samples, matrix[free], free, precision)
+            refined_theta, accepted, steps = _solve(equations, some, derivative, theta, information)
             if not accepted:
                 message = "the moment conditions have no solution near the first estimate"
             elif is_worse(some, derivative, matrix, conditions.first, refined_theta, free, information):
@@ -164,31 +163,28 @@ def refine_densely(
 
 
 def _solve(
-    samples: ConditionSums,
+    equations: MomentEquations,
     some: SampleConditions,
     derivative: FloatArray,
-    matrix: FloatArray,
     theta: FloatArray,
-    free: BoolArray,
-    precision: FloatArray,
     information: FloatArray,
 ) -> tuple[FloatArray, bool, int]:
-    """θ with A ḡ(θ) = Pθ/n.
+    """θ that solves the equations.
 
     The derivative only sets the direction of the steps: it is that of ``some`` of the samples, at the first estimate unless
     steps do not get shorter.
     """
-    keep = np.flatnonzero(free)
-    weights, total = matrix[keep], samples.total
+    keep, total = equations.keep, equations.samples.total
+    penalty = np.diag(equations.precision[keep]) / total
     known = [derivative]
 
     def solver_at(at: FloatArray) -> Solve:
         slope = known.pop() if known else some.derivative(at)
-        solver = bread_solver(weights @ slope[:, keep] - np.diag(precision[keep]) / total, tolerance=1e-9)
+        solver = bread_solver(equations.weights @ slope[:, keep] - penalty, tolerance=1e-9)
         return lambda value: -solver(value)
 
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / max(1, len(keep))))
 
-    stable = _STABLE if some.n == samples.n else _STABLE_OF_MANY
-    return newton_root(samples, weights, theta, free, precision, solver_at, length_of, stable)
+    stable = _STABLE if some.n == equations.samples.n else _STABLE_OF_MANY
+    return newton_root(equations, theta, solver_at, length_of, stable)
