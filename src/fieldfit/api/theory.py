@@ -103,22 +103,32 @@ def asymptotics(
     if method == "enumeration" and states > MOST_ENUMERATED_STATES:
         raise ModelError(f"The model has {states:.3g} joint states; enumeration stops at {MOST_ENUMERATED_STATES:,}.")
 
-    def moments(codes: Int32Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-        table = Table(codes, model.names, model.states)
-        return theory_moments(bound, lambda chosen: model.compile(table, chosen), vector, weight, formula)
-
+    question = _Question(model, bound, vector, formula)
     if method == "enumeration" or (method == "auto" and states <= MOST_ENUMERATED_STATES):
-        codes, probability = model.joint_probabilities(vector)
+        return question.enumerated()
+    return question.simulated(n_simulated, random_state)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """The asymptotic variance of a policy at θ by one of the formulas."""
+
+    model: FieldModel
+    bound: BoundPolicy
+    theta: FloatArray
+    formula: str
+
+    def enumerated(self) -> Asymptotics:
+        """By sums over all states."""
+        codes, probability = self.model.joint_probabilities(self.theta)
         likely = codes[[int(probability.argmax())]]
-        full, why = _full_likelihood(model, likely)
-        span = _Span.of(model, bound, None if full is None else full(likely))
-        bread, meat = moments(codes, probability)
+        full, why = _full_likelihood(self.model, likely)
+        span = _Span.of(self.model, self.bound, None if full is None else full(likely))
+        bread, meat = self._moments(codes, probability)
         covariance, lost = span.covariance(bread, meat)
         reference = None
         if full is not None:
-            # The Hessian of log Z needs no samples.
-            information = -full(likely).hessian_matrix(vector)
-            reference, unseen = span.inverse_information(information)
+            reference, unseen = span.inverse_information(self._information(full, likely))
             if max(lost, unseen):
                 reference = None
                 why = (
@@ -126,39 +136,50 @@ def asymptotics(
                     f"rounding, and variances along them cannot be computed. Use a θ closer to 0."
                 )
         return Asymptotics(
-            bread, meat, covariance, reference, formula, f"enumeration of {states} states", None, why,
+            bread, meat, covariance, reference, self.formula, f"enumeration of {len(codes)} states", None, why,
             span.undetermined, span.functions,
         )  # fmt: skip
 
-    size = count_of(n_simulated, "n_simulated", _BATCHES) // _BATCHES
-    draws = model.sample(vector, n_simulated, random_state)
-    batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_BATCHES)]
-    full, why = _full_likelihood(model, batches[0][:1])
-    span = _Span.of(model, bound, None if full is None else full(batches[0][:1]))
-    error = reference = None
-    if full is None:
-        with stepped("theory", batches) as counted:
-            parts = [moments(codes, np.full(size, 1.0 / size)) for codes in counted]
-        bread, meat = (np.mean(part, axis=0) for part in zip(*parts, strict=True))
-        covariance, _ = span.covariance(bread, meat)
-    else:
-        common = CommonDraws.of(model, bound, vector, batches, full, formula)
-        # The Hessian of log Z needs no samples.
-        reference, lost = span.inverse_information(-full(batches[0][:1]).hessian_matrix(vector))
-        bread, meat, unseen = common.moments(span.inverse_information, reference, span.basis.shape[1])
-        covariance, hidden = span.covariance(bread, meat)
-        if max(hidden, unseen, lost):
-            reference = None
-            why = (
-                f"the {size * _BATCHES} draws do not show {max(hidden, unseen, lost)} directions of θ at all (states that "
-                f"are too rare). Simulate more (n_simulated), or leave those parameters out of the model."
-            )
-        elif not span.undetermined:
-            error = {kind: _jackknife_error(span, common, reference, kind) for kind in ("det", "root", "trace")}
-    return Asymptotics(
-        bread, meat, covariance, reference, formula, f"{size * _BATCHES} draws ({draws.method} sampling)", error, why,
-        span.undetermined, span.functions,
-    )  # fmt: skip
+    def simulated(self, n_simulated: int, random_state: int) -> Asymptotics:
+        """By means over draws of the model, the same for the policy and for maximum likelihood."""
+        size = count_of(n_simulated, "n_simulated", _BATCHES) // _BATCHES
+        draws = self.model.sample(self.theta, n_simulated, random_state)
+        batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_BATCHES)]
+        full, why = _full_likelihood(self.model, batches[0][:1])
+        span = _Span.of(self.model, self.bound, None if full is None else full(batches[0][:1]))
+        error = reference = None
+        if full is None:
+            with stepped("theory", batches) as counted:
+                parts = [self._moments(codes, np.full(size, 1.0 / size)) for codes in counted]
+            bread, meat = (np.mean(part, axis=0) for part in zip(*parts, strict=True))
+            covariance, _ = span.covariance(bread, meat)
+        else:
+            common = CommonDraws.of(self.model, self.bound, self.theta, batches, full, self.formula)
+            reference, lost = span.inverse_information(self._information(full, batches[0][:1]))
+            bread, meat, unseen = common.moments(span.inverse_information, reference, span.basis.shape[1])
+            covariance, hidden = span.covariance(bread, meat)
+            if max(hidden, unseen, lost):
+                reference = None
+                why = (
+                    f"the {size * _BATCHES} draws do not show {max(hidden, unseen, lost)} directions of θ at all (states "
+                    f"that are too rare). Simulate more (n_simulated), or leave those parameters out of the model."
+                )
+            elif not span.undetermined:
+                error = {kind: _jackknife_error(span, common, reference, kind) for kind in ("det", "root", "trace")}
+        source = f"{size * _BATCHES} draws ({draws.method} sampling)"
+        return Asymptotics(
+            bread, meat, covariance, reference, self.formula, source, error, why, span.undetermined, span.functions
+        )
+
+    def _moments(self, codes: Int32Array, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+        table = Table(codes, self.model.names, self.model.states)
+        return theory_moments(
+            self.bound, lambda chosen: self.model.compile(table, chosen), self.theta, weight, self.formula
+        )
+
+    def _information(self, full: Callable[[Int32Array], Problem], some: Int32Array) -> FloatArray:
+        """The information of maximum likelihood: the Hessian of log Z, for which any samples will do."""
+        return -full(some).hessian_matrix(self.theta)
 
 
 @dataclass(frozen=True)
