@@ -16,6 +16,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 from crf_race import corpus
@@ -105,9 +106,8 @@ def agreement(sentences: int, policy: str) -> None:
         return time.perf_counter() - start, found
 
     matrices, dense = errors()
-    limit, accuracies.MOST_COVARIANCE_PARAMETERS = accuracies.MOST_COVARIANCE_PARAMETERS, 0
-    products, implicit = errors()  # without matrices: the same fit goes by products
-    accuracies.MOST_COVARIANCE_PARAMETERS = limit
+    with mock.patch.object(accuracies, "MOST_COVARIANCE_PARAMETERS", 0):
+        products, implicit = errors()  # without matrices: the same fit goes by products
     print(f"\n{sentences} sentences, tags only, r = {r}: matrices {matrices:.1f} s, products {products:.1f} s")
     for kind, one, other in zip(KINDS, dense, implicit, strict=True):
         print(

@@ -24,15 +24,13 @@ from fieldfit.optim.group_penalty import GroupPenalty
 from fieldfit.optim.keeping import Keeper
 from fieldfit.optim.newton import DENSE_BELOW
 from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
-from fieldfit.optim.proximal import minimise_proximal
+from fieldfit.optim.proximal import FEW_PAIRS, MANY_PARAMETERS, minimise_proximal
 from fieldfit.optim.stochastic import Batches, minimise_stochastic
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray, ModelError
 
 #: Parameters whose penalty is computed at a time.
 _PIECE = 1 << 16
-#: From this many parameters on the pairs of L-BFGS are the memory of the fit.
-_MANY_PARAMETERS = 1_000_000
 #: Pairs of quasi-Newton models with norms of groups, whose products take most of the time.
 _GROUP_PAIRS = 8
 #: Evaluations that a Hessian as a matrix may take, and parameters that it may have, for Newton steps near the optimum.
@@ -208,7 +206,7 @@ class Objective:
         """Pairs of L-BFGS: with millions of parameters they are the memory of the fit, and six are as fast as ten."""
         if self.problem.pairs is not None:
             return self.problem.pairs
-        return 6 if plain or len(self.start) >= _MANY_PARAMETERS else None
+        return FEW_PAIRS if plain or len(self.start) >= MANY_PARAMETERS else None
 
     def _minimise_in(
         self,

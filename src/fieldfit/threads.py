@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: More threads than this are never started, except on machines with more processors.
 MOST_THREADS = 256
 #: Operations below which starting a second thread costs more than it saves.
-_SMALL_WORK = 300_000
+SMALL_WORK = 300_000
 
 _of_process: int | None = None
 _of_block: ContextVar[int | None] = ContextVar("threads of the innermost use_threads block", default=None)
@@ -100,7 +100,7 @@ def get_threads(work: float = float("inf")) -> int:
     them would never end. Start such processes with "spawn" or "forkserver" if they should use several.
     """
     global _several_used
-    if work < _SMALL_WORK:
+    if work < SMALL_WORK:
         return 1
     count = _of_block.get() or _of_process
     if count is None:

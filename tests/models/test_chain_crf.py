@@ -84,7 +84,7 @@ def test_blocks_of_residuals_change_no_sum_and_threads_no_bit(options, valued, m
     weight = random.normal(size=data.n_sequences)
     families = mixtures(lengths)["sparse and FL"] + (plain(1, 0.3),)
     results = []
-    monkeypatch.setattr("fieldfit.threads._SMALL_WORK", 0)  # several threads for so little
+    monkeypatch.setattr("fieldfit.threads.SMALL_WORK", 0)  # several threads for so little
     for tokens, threads, blocks in ((10**6, 1, 1), (150, 1, 4), (150, 2, 4), (1, 2, int(data.n_tokens))):
         monkeypatch.setattr(chain_problem, "BLOCK_TOKENS", tokens)
         problem = ChainProblem(model.layout, data, families)

@@ -64,7 +64,7 @@ def test_honest_errors_by_matrices_and_by_sparse_solves(monkeypatch: pytest.Monk
         near.specification_test()
     assert "local regressions" in near.summary()
     # Above the size of matrices: the same numbers by sparse solves.
-    monkeypatch.setattr(local_refined, "MOST_DENSE_COVARIANCE", 5)
+    monkeypatch.setattr(local_refined, "MOST_COVARIANCE_PARAMETERS", 5)
     with monkeypatch.context() as patched:
         patched.setattr("fieldfit.refinement.stages.optimal.needs_local", lambda *_: True)
         sparse = ff.refine(first, "optimal(2)")

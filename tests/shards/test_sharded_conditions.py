@@ -142,7 +142,7 @@ def test_local_weights_are_those_of_one_machine(monkeypatch, frame, files, optio
     np.testing.assert_allclose(pieces.theta, whole.theta, atol=1e-6)
     assert pieces.theta.tobytes() == shards.theta.tobytes()
     np.testing.assert_allclose(pieces.standard_errors(), whole.standard_errors(), rtol=1e-5)
-    monkeypatch.setattr("fieldfit.refinement.local_refined.MOST_DENSE_COVARIANCE", 3)
+    monkeypatch.setattr("fieldfit.refinement.local_refined.MOST_COVARIANCE_PARAMETERS", 3)
     monkeypatch.setattr("fieldfit.api.accuracies.MOST_COVARIANCE_PARAMETERS", 3)
     sparse = []
     for fit in (pieces, whole):

@@ -27,14 +27,13 @@ from fieldfit.variance import (
     Solved,
     robust_moments,
 )
+from fieldfit.variance.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.variance.expectations import Estimated, information_identity, model_moments, simulated_problems
 from fieldfit.variance.meat import mean_score
 from fieldfit.variance.spatial import spatial_meat
 
 Kind = Literal["robust", "model", "spatial"]
 
-#: Most parameters for which bread and meat are dense matrices.
-MOST_COVARIANCE_PARAMETERS = 3_000
 _MOST_HESSIAN_PRODUCTS = 2_000
 #: Number of simulated datasets for model-based standard errors without matrices.
 _SIMULATED = 4

@@ -8,13 +8,12 @@ import numpy as np
 
 from fieldfit.types import BoolArray, FloatArray
 from fieldfit.variance import Accuracy, ImplicitAccuracy
+from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind
     from fieldfit.api.state import FitState
 
-#: Samples per parameter below which the robust meat is too small, because the fit follows its samples.
-FEWEST_SAMPLES = 5
 #: Number of groups below which the meat has too few terms.
 FEWEST_GROUPS = 30
 #: Shift of the estimate by the penalty, in standard errors, above which model-based errors do not describe the data.
@@ -33,7 +32,7 @@ def few_samples(fit: FitState, kind: Kind) -> str:
     estimated, groups, size = int(fit.free.sum()), fit.size.groups, _independent(fit)
     what = "samples" if groups is None else "groups"
     remedy = "" if groups is not None else ": compare kind='model'"
-    if size < FEWEST_SAMPLES * estimated:
+    if size < ENOUGH_FOR_PARAMETER * estimated:
         share, far = size / estimated, "far " if size < estimated else ""
         return f"{share:.2g} {what} for each parameter, robust errors may be {far}too small{remedy}"
     if groups is not None and groups < FEWEST_GROUPS:

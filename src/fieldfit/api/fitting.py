@@ -18,6 +18,7 @@ from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.weights import AutoWeights
@@ -39,7 +40,7 @@ def fit(
     start: ArrayLike | None = None,
     fixed: Mapping[str, float] | None = None,
     method: Method = "auto",
-    tol: float | Literal["statistical"] = 1e-6,
+    tol: float | Literal["statistical"] = DEFAULT_TOL,
     max_iter: int = 1000,
     wide_rows: str = "refuse",
     progress: Callable[[Progress], object] | bool | None = None,

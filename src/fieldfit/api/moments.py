@@ -15,6 +15,7 @@ from fieldfit.data.samples import Table
 from fieldfit.data.sequences import Sequences
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
+from fieldfit.refinement.points import MOST_SUMMED_STATES
 from fieldfit.types import Array, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ _CHAINS, _SWEEPS, _DRAWS_OF_CHAIN, _MOST_TERMS, _USUAL_TERMS = 16, 400, 5, 100_0
 #: Fewest sweeps, with which a chain can leave the data; and fewest variables: for smaller models the check would take
 #: as long as the fit.
 _FEWEST_SWEEPS, _FEWEST_VARIABLES = 30, 10
-#: Most joint states for which the model's means are exact sums.
-_MOST_SUMMED_STATES = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +232,7 @@ def runaway(fit: FitState) -> str:
 
 def _model_means(fit: FitState, model: FieldModel, dataset: Table) -> tuple[FloatArray, int, str] | None:
     """The means of the model, the number of chains (0: exact), and the method; None if it would take long."""
-    if model.n_states <= min(_MOST_SUMMED_STATES, model.largest_table):
+    if model.n_states <= min(MOST_SUMMED_STATES, model.largest_table):
         exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
         return exact, 0, "by exact sums"
     codes, weight = dataset.codes, dataset.sample_weight

@@ -15,12 +15,11 @@ from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError
 from fieldfit.weights import AutoWeights, as_options
 
-#: Tolerance on the gradient per sample if the sampling error normally stops the fit first.
-_TOL = 1e-6
 #: More iterations than any fit makes.
 _ITERATIONS = 2**62
 
@@ -87,7 +86,7 @@ class EstimationOptions:
     @property
     def gradient(self) -> float:
         """The largest entry of the gradient, for each sample, at which the fit has converged."""
-        return _TOL if self.statistical else float(self.tol)
+        return DEFAULT_TOL if self.statistical else float(self.tol)
 
     @property
     def kept(self) -> Checkpoint | None:

@@ -20,6 +20,7 @@ from fieldfit.arguments import number_from_zero, positive_number, seed
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, check_model
 from fieldfit.objective import ByParameter, precision_of
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.planner.pilot import plain_problem
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Shards, Target
@@ -47,7 +48,7 @@ def plan(
     sigma2: ByParameter = None,
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
-    tol: float | Literal["statistical"] = 1e-6,
+    tol: float | Literal["statistical"] = DEFAULT_TOL,
     random_state: int = 0,
     wide_rows: str = "refuse",
     reading: float = 0.0,

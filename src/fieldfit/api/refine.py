@@ -17,15 +17,13 @@ from fieldfit.api.result import Fit
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
 from fieldfit.models.base import Model
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.shards.pieces import as_pieces
 from fieldfit.types import DataError, ModelError, PolicyError
 from fieldfit.variance.separation import refused_second_stage
-
-#: Tolerance of `fit` by default.
-_TOL = 1e-6
 
 
 def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
@@ -61,7 +59,7 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
     if not hasattr(fit, "refinement"):
         raise PolicyError(f"refine takes a fit, such as fieldfit.fit(model, data, 'PL1'); got {type(fit).__name__}.")
     stage = as_second(second)
-    return _second(fit, stage, None, _TOL)
+    return _second(fit, stage, None, DEFAULT_TOL)
 
 
 def _second(
@@ -149,8 +147,8 @@ def _maximised(
     bound = policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
     again = prepared.with_policy(bound, fit.theta)
-    gtol = (_TOL if isinstance(tol, str) else tol) * again.scale
-    statistical = isinstance(tol, str) or tol >= _TOL
+    gtol = (DEFAULT_TOL if isinstance(tol, str) else tol) * again.scale
+    statistical = isinstance(tol, str) or tol >= DEFAULT_TOL
     settings = Settings("auto", gtol, 1000, statistical=statistical, checkpoint=checkpoint, near_optimum=True)
     solution = solve(again, settings)
     theta = again.objective.full(solution.x).copy()

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from fieldfit.api.accuracies import (
-    MOST_COVARIANCE_PARAMETERS,
-    Kind,
-    model_accuracy,
-    robust_accuracy,
-    spatial_accuracy,
-)
+from fieldfit.api.accuracies import Kind, model_accuracy, robust_accuracy, spatial_accuracy
 from fieldfit.api.cautions import (
     few_samples,
     fewer_than_parameters,
@@ -35,6 +29,7 @@ from fieldfit.named import places_of
 from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FewSamplesWarning, FieldfitError, FloatArray, ModelError
 from fieldfit.variance import Accuracy, DenseAccuracy
+from fieldfit.variance.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.words import sentence
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, PolicyError, WidthError
 from fieldfit.variance import Asymptotics, theory_moments
 from fieldfit.variance.common_draws import CommonDraws
+from fieldfit.variance.expectations import SIMULATED
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 from fieldfit.variance.sandwich import between, efficiency, inverse_on
 
-SIMULATED = 20_000
 _BATCHES = 10
 #: Second moments below this, relative to the largest possible, are rounding errors.
 _ROUNDING = 1e-12

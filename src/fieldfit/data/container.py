@@ -29,14 +29,12 @@ import numpy as np
 
 from fieldfit import __version__
 from fieldfit.data.atomic import atomic_writer
+from fieldfit.data.textfile import MAX_RATIO, MAX_UNPACKED_BYTES
 from fieldfit.types import Array, Arrays, FileAccessError, FileFormatError, Plain
 
 FORMAT_NAME = "fieldfit"
 FORMAT_VERSION = 1
 MAX_TOTAL_BYTES = 4 * 2**30
-#: Compressed arrays may unpack to this many bytes, and to more only up to `MAX_RATIO` times their compressed size.
-MAX_UNPACKED_BYTES = 256 * 2**20
-MAX_RATIO = 200
 MAX_HEADER_BYTES = 8 * 2**20
 MAX_HEADER_DEPTH = 64
 MAX_ARRAYS = 10_000

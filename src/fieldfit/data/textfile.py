@@ -13,8 +13,9 @@ from typing import IO, cast
 from fieldfit.arguments import file_path
 from fieldfit.types import DataError, FileAccessError, FileFormatError
 
-#: A compressed file may unpack to this many bytes, and to more only up to `MAX_RATIO` times its own size. Text seldom
-#: shrinks by more than a factor of 100; files made to fill the memory shrink by a factor of 1,000.
+#: A compressed file, or the compressed arrays in a file, may unpack to this many bytes, and to more only up to
+#: `MAX_RATIO` times the compressed size. Text seldom shrinks by more than a factor of 100; files made to fill the memory
+#: shrink by a factor of 1,000.
 MAX_UNPACKED_BYTES = 256 * 2**20
 MAX_RATIO = 200
 _CHUNK = 2**20

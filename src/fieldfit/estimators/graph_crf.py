@@ -19,6 +19,7 @@ from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.models.graphs import grid_edges
 from fieldfit.models.tied import TiedField
 from fieldfit.objective import ByParameter
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
 from fieldfit.threads import use_threads
@@ -81,7 +82,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sigma2: ByParameter = 10.0,
         draws: int = 1000,
         max_iter: int = 1000,
-        tol: float = 1e-6,
+        tol: float = DEFAULT_TOL,
         random_state: object = 0,
         n_jobs: int | None = None,
     ) -> None:

@@ -23,6 +23,7 @@ from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
 from fieldfit.models.potts import Potts
 from fieldfit.objective import ByParameter
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
 from fieldfit.threads import use_threads
@@ -98,7 +99,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         biases: bool = True,
         score_policy: Policy | str = "FL",
         max_iter: int = 1000,
-        tol: float = 1e-6,
+        tol: float = DEFAULT_TOL,
         random_state: object = 0,
         n_jobs: int | None = None,
         verbose: bool = False,

@@ -25,16 +25,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fieldfit.inference.templates import MOST_CELLS
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.work import Work
 from fieldfit.policies.laws.base import Share
 from fieldfit.policies.structure import BoundFamily
+from fieldfit.threads import SMALL_WORK
 from fieldfit.types import FloatArray, IntArray
 
-#: The kernel's lanes, the fewest configurations that run side by side, cells up to which they do, and most chunks.
-_LANES, _FEWEST_BATCHED, _WIDE_CELLS, _MOST_CHUNKS = 8, 3, 1 << 16, 32
-#: Entries below which one thread does all the work (`fieldfit.threads`).
-_SMALL_WORK = 300_000
+#: The kernel's lanes, the fewest configurations that run side by side, and the most chunks.
+_LANES, _FEWEST_BATCHED, _MOST_CHUNKS = 8, 3, 32
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class EliminationWork:
         with np.errstate(divide="ignore"):
             used = -np.expm1(self.n * lam * np.log1p(-np.minimum(self.share, 1.0)))
         counts = np.bincount(self.program, used, len(self.cost))
-        wide = (counts >= _FEWEST_BATCHED) & (self.cells <= _WIDE_CELLS)
+        wide = (counts >= _FEWEST_BATCHED) & (self.cells <= MOST_CELLS)
         batches = np.where(wide, np.ceil(counts / _LANES - 1e-9), counts)
         pairs = self.n * lam * self.components
         drawn = 0.0 if lam >= 1.0 else 1.0
-        threaded = float(counts @ self.cost) >= _SMALL_WORK
+        threaded = float(counts @ self.cost) >= SMALL_WORK
         return {
             "call": 1.0,
             "field_call": 1.0,

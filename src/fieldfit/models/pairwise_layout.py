@@ -22,7 +22,8 @@ from fieldfit.types import FloatArray, Int32Array, IntArray, Plain
 S = TypeVar("S", bound=np.generic)
 
 LARGEST_BLOCK = 12
-_TILE = 64
+#: Samples in a tile of bits.
+TILE = 64
 #: Share of selected samples above which dropping the others saves too little.
 _WORTH_LEAVING_OUT = 0.9
 NO_FLOATS: FloatArray = np.empty(0)
@@ -206,7 +207,7 @@ class EdgeNumbers:
 def distinct_rows(codes: NDArray[np.uint8], most: float = 0.5) -> tuple[NDArray[np.uint8], IntArray | None]:
     """The distinct rows and the number of each row among them, or the rows and None if more than ``most`` are distinct."""
     n, m = codes.shape
-    if m > 62 or n < 2 * _TILE:
+    if m > 62 or n < 2 * TILE:
         return codes, None
     keys = codes @ (np.int64(1) << np.arange(m, dtype=np.int64))
     if m <= 16 and 2 << m <= n:
@@ -239,13 +240,13 @@ def selected_rows(
 def pack_bits(codes: NDArray[np.uint8], dense: bool) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     """The bits of each variable by tiles of 64 samples (tiles, m) and, for dense, of each sample (samples, words)."""
     n, m = codes.shape
-    tiles = -(-n // _TILE)
+    tiles = -(-n // TILE)
     by_variable = np.zeros((m, tiles * 8), dtype=np.uint8)
     by_variable[:, : -(-n // 8)] = np.packbits(np.ascontiguousarray(codes.T), axis=1, bitorder="little")
     columns = np.ascontiguousarray(by_variable.view(np.uint64).T)
     if not dense:
         return columns, np.empty((0, 0), dtype=np.uint32)
-    rows = np.zeros((tiles * _TILE, -(-m // 32) * 4), dtype=np.uint8)
+    rows = np.zeros((tiles * TILE, -(-m // 32) * 4), dtype=np.uint8)
     rows[:n, : -(-m // 8)] = np.packbits(codes, axis=1, bitorder="little")
     return columns, rows.view(np.uint32)
 

@@ -35,14 +35,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.models.pairwise import PairwiseProblem
-from fieldfit.models.pairwise_layout import distinct_rows
+from fieldfit.models.pairwise_layout import TILE, distinct_rows
 from fieldfit.models.work import Work, whole
 from fieldfit.policies.laws.base import Share
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import Array, FloatArray
 
-#: The kernel's lanes of samples, samples of a chunk, most tasks and numbers that all tasks together may hold.
-_TILE, _CHUNK, _FEWEST_TASKS, _MOST_TASKS, _HELD = 64, 512, 8, 32, 1 << 21
+#: The kernel's samples in a chunk, fewest and most tasks, and most numbers in all tasks together.
+_CHUNK, _FEWEST_TASKS, _MOST_TASKS, _HELD = 512, 8, 32, 1 << 21
 #: Bytes of the lists of members above which most of them are not in the cache.
 _CACHE = 1e6
 #: Most blocks whose sizes are counted one by one.
@@ -75,7 +75,7 @@ class PairwiseWork:
         """Rows for the local fields, blocks for the states."""
         lam, drawn = share.lam, share.any_drawn
         rows = self._distinct(drawn)
-        lanes = whole(rows, _TILE)
+        lanes = whole(rows, TILE)
         result: Work = {"call": 1.0, **self._tasks(lanes), **self._setup(drawn)}
         if self.dense:
             # The kernel's matrix has whole panels of columns and whole words of rows.
@@ -108,7 +108,7 @@ class PairwiseWork:
     def _setup(self, drawn: float) -> Work:
         active = self.n * drawn
         sorted_rows = 0.0
-        if active >= 2 * _TILE and self.m <= 62 and not (self.m <= 16 and 2 << self.m <= active):
+        if active >= 2 * TILE and self.m <= 62 and not (self.m <= 16 and 2 << self.m <= active):
             sorted_rows = active * math.log2(active)
         return {
             "setup_call": 1.0,

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-_DECREASE = 1e-4
-_CURVATURE = 0.9
-_NOISE = 1e-10
+#: Least decrease of the value, as a share of what the slope predicts, and largest remaining share of the slope.
+SUFFICIENT_DECREASE, _CURVATURE = 1e-4, 0.9
+#: Relative differences of values below this are rounding.
+VALUE_NOISE = 1e-10
 
 
 class SearchOutcome(Enum):
@@ -50,7 +51,7 @@ def wolfe_search(
     """
     start = Trial(0.0, value, slope)
     lower, upper = start, None
-    noise = _NOISE * abs(value)
+    noise = VALUE_NOISE * abs(value)
     width = math.inf
     for _ in range(limit):
         trial = Trial(step, *evaluate(step))
@@ -84,9 +85,9 @@ def wolfe_search(
 
 
 def _decreases(trial: Trial, start: Trial, noise: float) -> bool:
-    if trial.value <= start.value + _DECREASE * trial.step * start.slope:
+    if trial.value <= start.value + SUFFICIENT_DECREASE * trial.step * start.slope:
         return True
-    return trial.value <= start.value + noise and trial.slope <= (2 * _DECREASE - 1) * start.slope
+    return trial.value <= start.value + noise and trial.slope <= (2 * SUFFICIENT_DECREASE - 1) * start.slope
 
 
 def _extrapolate(previous: Trial, last: Trial) -> float:

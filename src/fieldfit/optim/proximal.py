@@ -21,20 +21,20 @@ from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
 from fieldfit.optim.group_penalty import GroupPenalty
 from fieldfit.optim.keeping import Keeper, State
 from fieldfit.optim.l1_penalty import L1Penalty
-from fieldfit.optim.line_search import SearchOutcome
+from fieldfit.optim.line_search import SUFFICIENT_DECREASE, VALUE_NOISE, SearchOutcome
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
 from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
-#: Default number of pairs; fewer from this many parameters on, because the pairs determine the memory of the fit.
-_PAIRS, _FEW_PAIRS, _MANY_PARAMETERS = 20, 6, 1_000_000
+#: Default number of pairs.
+_PAIRS = 20
+#: Number of pairs with at least this many parameters, for which the pairs take most of the memory of a fit.
+FEW_PAIRS, MANY_PARAMETERS = 6, 1_000_000
 #: The model is minimised to this fraction of the pseudo-gradient, with at most this many passes.
 _FORCING, _PASSES = 0.1, 50
-_DECREASE = 1e-4
 #: How often an orthant-wise step is halved before proximal steps take over.
 _SHORTER = 8
-_NOISE = 1e-10
 
 
 def minimise_proximal(
@@ -62,7 +62,7 @@ def minimise_proximal(
     """
     x = start_point(x0)
     if history is None:
-        history = _PAIRS if x.size < _MANY_PARAMETERS else _FEW_PAIRS
+        history = _PAIRS if x.size < MANY_PARAMETERS else FEW_PAIRS
     if history < 1:
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
     penalty = nonsmooth_penalty(l1, x.size, groups)
@@ -177,7 +177,7 @@ class _Descent(Descent):
                 return SearchOutcome.UNBOUNDED, tried
             total = value + self._penalty.value(whole)
             promise = float(pseudo @ (moved - x))
-            if promise < 0 and total <= at.value + _DECREASE * promise and np.isfinite(gradient).all():
+            if promise < 0 and total <= at.value + SUFFICIENT_DECREASE * promise and np.isfinite(gradient).all():
                 self._accept(whole, value, gradient)
                 return SearchOutcome.FOUND, tried
             t *= 0.5
@@ -230,7 +230,7 @@ def backtrack(evaluate: Callable[[float], ProximalTrial], value: float, limit: i
     Near an optimum the difference of two values drowns in rounding, and the slopes decide, as in `wolfe_search`. The last
     call of ``evaluate`` is at the step that was accepted.
     """
-    step, noise = 1.0, _NOISE * abs(value)
+    step, noise = 1.0, VALUE_NOISE * abs(value)
     for _ in range(limit):
         trial = evaluate(step)
         if trial.value == -math.inf:
@@ -238,8 +238,8 @@ def backtrack(evaluate: Callable[[float], ProximalTrial], value: float, limit: i
         if not math.isfinite(trial.value):
             step *= 0.2
             continue
-        falls = trial.value <= value + _DECREASE * trial.promise
-        slopes_fall = trial.value <= value + noise and trial.arrival <= (2 * _DECREASE - 1) * trial.promise
+        falls = trial.value <= value + SUFFICIENT_DECREASE * trial.promise
+        slopes_fall = trial.value <= value + noise and trial.arrival <= (2 * SUFFICIENT_DECREASE - 1) * trial.promise
         if trial.promise < 0 and (falls or slopes_fall):
             return SearchOutcome.FOUND
         # The minimum of the parabola through both values with the promised slope.

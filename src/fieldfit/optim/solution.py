@@ -11,6 +11,9 @@ from enum import Enum
 
 from fieldfit.types import FloatArray
 
+#: Largest entry of the gradient for each sample, in units of the features, at which a fit has converged by default.
+DEFAULT_TOL = 1e-6
+
 
 class Status(Enum):
     """Why an optimiser stopped; the value is the message for the user."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from fieldfit.planner.pilot import ENOUGH_SAMPLES
 from fieldfit.planner.request import Target
 from fieldfit.types import FieldfitError
+from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
 
 #: Relative difference in variance that is not worth a more complicated policy.
 ENOUGH = 0.005
@@ -143,7 +143,7 @@ def choose(
             return _cheapest(good), "the cheapest that is accurate enough"
         why = f"no policy compared has at most {target.efficiency:g} times the variance of maximum likelihood"
         return min(usable, key=lambda candidate: candidate.variance), why
-    enough = [candidate for candidate in usable if candidate.samples >= ENOUGH_SAMPLES * n_parameters]
+    enough = [candidate for candidate in usable if candidate.samples >= ENOUGH_FOR_PARAMETER * n_parameters]
     affordable = [candidate for candidate in enough if candidate.affordable]
     affordable = affordable or [candidate for candidate in usable if candidate.affordable]
     if not affordable:

@@ -24,7 +24,8 @@ from fieldfit.models.problem import Problem
 from fieldfit.models.work import clock, least_seconds
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, Status
-from fieldfit.planner.request import TOL, Tolerance
+from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.planner.request import Tolerance
 from fieldfit.refinement.expansion import MOST_ITERATIONS
 from fieldfit.refinement.statistical import CountedObjective, StatisticalStop, start_tolerance
 from fieldfit.types import FloatArray
@@ -35,8 +36,9 @@ RIDGE = 1e-4
 PILOT_ITERATIONS = 300
 #: Evaluations that a fit of few parameters (up to the second number), and of many, usually takes.
 _USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
-#: Seconds below which a fit is run once more: what the first one loads would count as the optimiser's.
-_SHORT = 0.03
+#: Seconds of a short fit. A pilot's fit below this is run once more, because the first one loads code; a fit with a
+#: prediction below this is run instead.
+SHORT = 0.03
 #: Seconds after its deadline at which a fit is given up within an iteration.
 _GRACE = 0.05
 #: Largest γ above, γ over the measured slope, and γ where the fits were stopped early and no slope is known.
@@ -128,7 +130,7 @@ class _Watched(CountedObjective):
 def maximise(
     objective: Objective,
     scale: float,
-    tol: Tolerance = TOL,
+    tol: Tolerance = DEFAULT_TOL,
     deadline: float = math.inf,
     most_evaluations: float = math.inf,
     grace: float = _GRACE,
@@ -155,7 +157,7 @@ def maximise(
 
 def _largest_gradient(tol: Tolerance, scale: float) -> float:
     """The largest entry of the gradient at which a fit has converged in any case."""
-    return (TOL if tol == "statistical" else tol) * max(scale, 1e-300)
+    return (DEFAULT_TOL if tol == "statistical" else tol) * max(scale, 1e-300)
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:
@@ -177,7 +179,7 @@ def to_the_end(solution: Solution, gtol: float) -> float:
 def timed_fit(
     objective: Objective,
     scale: float,
-    tol: Tolerance = TOL,
+    tol: Tolerance = DEFAULT_TOL,
     deadline: float = math.inf,
     most_evaluations: float = math.inf,
     grace: float = _GRACE,
@@ -189,7 +191,7 @@ def timed_fit(
     began = clock()
     solution = maximise(objective, scale, tol, deadline, most_evaluations, grace)
     seconds = clock() - began
-    if seconds < _SHORT and clock() + seconds < deadline and math.isinf(most_evaluations):
+    if seconds < SHORT and clock() + seconds < deadline and math.isinf(most_evaluations):
         began = clock()
         maximise(objective, scale, tol, deadline, grace=math.inf)
         seconds = min(seconds, clock() - began)
@@ -225,7 +227,7 @@ def steps_of(
     *,
     row_weight: FloatArray | None = None,
     units: FloatArray | None = None,
-    tol: Tolerance = TOL,
+    tol: Tolerance = DEFAULT_TOL,
     deadline: float = math.inf,
 ) -> Steps:
     """Fit the problem and count its steps; a usual number where not even an iteration is done before the deadline."""

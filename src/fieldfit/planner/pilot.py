@@ -37,6 +37,7 @@ from fieldfit.planner.request import Request, Target
 from fieldfit.planner.separated import separated_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
+from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
 
 #: What a pilot fits, and maximum likelihood.
 PILOT_POLICY, FULL = Policy.parse("PL1"), Policy.parse("FL")
@@ -63,9 +64,6 @@ _FEWEST_EVALUATIONS = 8
 _FEWEST_SOLVE_STEPS, _USUAL_SOLVE_STEPS = 20, 50
 #: Of sequences every fourth sample of the pilot is fitted beside all of them, in this share of the time.
 _QUARTER, _FIRST = 4, 0.4
-#: Samples for each parameter below which moments come from simulated samples, and a part of the data is not recommended
-#: without a caution.
-ENOUGH_SAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,7 @@ def moment_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Dataset,
     from the model at θ̂, given what it conditions on and, of importance weights, the weights.
     """
     rows, most = pilot.rows, pilot.effort.moment_rows
-    if rows.n < ENOUGH_SAMPLES * model.n_parameters:
+    if rows.n < ENOUGH_FOR_PARAMETER * model.n_parameters:
         seed = int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
         # As many as needed: simulated samples are not limited by the data.
         with contextlib.suppress(ModelError):

@@ -18,7 +18,6 @@ from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.ingredients import Builder, Ingredient, placed, split_policy
 from fieldfit.planner.moments import Gathering, StageTerm, can_enumerate
 from fieldfit.planner.pilot import (
-    ENOUGH_SAMPLES,
     FULL,
     PILOT_POLICY,
     SURVEY,
@@ -37,6 +36,7 @@ from fieldfit.refinement.expansion import ExpandedObjective, expanded_fit
 from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, SkippedError, usual_stages
 from fieldfit.threads import one_blas_thread, use_threads
 from fieldfit.types import DataError, FieldfitError
+from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
 from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.variance.separation import infinite_optimum, refused_second_stage
 
@@ -253,14 +253,14 @@ def recommend(survey: Survey) -> Plan:
     bounded = moments.full is not None and not (survey.weighted or request.functionals is not None or moments.robust)
     best, reason = choose(candidates, target, needed, 1.0 if bounded else 0.0)
     cautions, parameters = list[str](), request.model.n_parameters
-    if best.samples < ENOUGH_SAMPLES * parameters:
+    if best.samples < ENOUGH_FOR_PARAMETER * parameters:
         used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"
         if best.samples >= survey.n:
             used = f"there are {survey.n:,} samples"
         told = "Variances are those of large samples; the real error is probably larger."
         if penalised:
             told = "The penalty determines what the samples do not; the comparison assumes that its prior is right."
-        cautions.append(f"{used}, fewer than {ENOUGH_SAMPLES} for each of the {parameters} parameters. {told}")
+        cautions.append(f"{used}, fewer than {ENOUGH_FOR_PARAMETER} for each of the {parameters} parameters. {told}")
     if survey.pilot.separated:
         told = "Variances are those where the pilot's optimiser stopped, and second stages are not compared: a fit refuses"
         cautions.append(

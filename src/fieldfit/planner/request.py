@@ -13,6 +13,7 @@ import numpy as np
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
 from fieldfit.models.work import clock
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
 from fieldfit.threads import get_threads
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 Functionals = Callable[[FloatArray], tuple[Sequence[str], FloatArray]]
 #: Largest gradient of a fit for each sample; or "statistical": the optimisation error is small against the sampling error.
 Tolerance = float | Literal["statistical"]
-#: Tolerance of `fit`.
-TOL = 1e-6
-
 _UNITS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 NO_EFFICIENCY = (
     "efficiency is relative to maximum likelihood, which is too wide to compute for this model. Give a budget in seconds "
@@ -120,7 +118,7 @@ class Request:
     functionals: Functionals | None = None
     n_functionals: int | None = None
     precision: FloatArray | None = None
-    tol: Tolerance = TOL
+    tol: Tolerance = DEFAULT_TOL
     random_state: int = 0
     reading: float = 0.0
     threads: int = field(default_factory=get_threads)

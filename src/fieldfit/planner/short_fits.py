@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from fieldfit.models.work import clock
+from fieldfit.planner.convergence import SHORT
 from fieldfit.planner.costs import FitCost, FitCosts
 from fieldfit.planner.ingredients import FitWork
 from fieldfit.policies import Policy
@@ -21,8 +22,6 @@ from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError
 
-#: Predicted seconds below which a fit is run.
-SHORT = 0.03
 #: The share of the samples, or of the components, that is selected where not all of them are.
 _PART = 0.3
 #: Runs of a fit, of which the least time counts; one that is not short after all is run once.

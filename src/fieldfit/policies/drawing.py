@@ -12,7 +12,8 @@ from fieldfit.types import BoolArray, FloatArray, IntArray
 
 Weight = float | FloatArray
 _NO_NUMBERS = np.empty(0, dtype=np.float64)
-_NUMBERS_AT_A_TIME = 4_000_000
+#: Numbers that are in memory at a time.
+NUMBERS_AT_A_TIME = 4_000_000
 _NO_MASK = np.empty(0, dtype=np.uint8)
 
 
@@ -117,7 +118,7 @@ def draw_nested(
     """
     sizes = family.sizes(start, stop)
     width = int(sizes.max(initial=0))
-    step = max(1, _NUMBERS_AT_A_TIME // max(width, 1))
+    step = max(1, NUMBERS_AT_A_TIME // max(width, 1))
     counts, indices = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     place = np.arange(width)
     for first in range(0, stop - start, step):

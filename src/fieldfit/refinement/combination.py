@@ -22,6 +22,7 @@ import numpy as np
 from fieldfit.models.field import FieldModel
 from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
 from fieldfit.refinement.model_moments import ModelMoments
+from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.refined import Account, Refined
@@ -32,9 +33,6 @@ from fieldfit.refinement.separate_fits import NodeFit, NodeSamples
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
-
-#: Conditions up to which their covariance is a matrix.
-_MOST_CONDITIONS = 3_000
 
 
 class SeparateConditions(Conditions):
@@ -96,10 +94,10 @@ def combine_separate_fits(
     """
     began = time.perf_counter()
     together = NodeConditions(model, model.structure().free)
-    if together.size > _MOST_CONDITIONS:
+    if together.size > MOST_CONDITIONS:
         raise PolicyError(
             f"'Nodewise >> optimal' has {together.size:,} moment conditions; its dense weights take at most "
-            f"{_MOST_CONDITIONS:,}. Use 'PL1 >> optimal', which has local weights."
+            f"{MOST_CONDITIONS:,}. Use 'PL1 >> optimal', which has local weights."
         )
     fits, work = samples.fits(together, start, free)
     with one_blas_thread(with_scipy=True):

@@ -24,8 +24,8 @@ from fieldfit.types import FloatArray, Int32Array, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-#: Numbers in a block of scores by component: 16 MB.
-_BLOCK = 2_000_000
+#: Numbers in a block of scores, conditions or statistics: 16 MB.
+BLOCK_NUMBERS = 2_000_000
 
 
 class ScoreConditions(Conditions):
@@ -55,7 +55,7 @@ class ScoreConditions(Conditions):
 
     def rows_per_block(self) -> int:
         """Samples in a block."""
-        return max(16, _BLOCK // max(1, len(self.components) * self._ties.shape[1]))
+        return max(16, BLOCK_NUMBERS // max(1, len(self.components) * self._ties.shape[1]))
 
     def _problem(self, codes: Int32Array, parts: Sequence[FamilySelection]) -> FieldProblem:
         return FieldProblem(self._arrays, np.ascontiguousarray(codes), Selection(len(codes), tuple(parts)))

@@ -15,6 +15,7 @@ import numpy as np
 
 from fieldfit.models.problem import Problem
 from fieldfit.optim import Solution, minimise
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.refinement.statistical import StatisticalStop
 from fieldfit.types import FloatArray
 
@@ -22,8 +23,6 @@ from fieldfit.types import FloatArray
 MOST_ITERATIONS = 1000
 #: A penalty for each sample that keeps parameters finite that the samples do not determine, relative to the information.
 _RIDGE = 1e-4
-#: Gradient for each sample at which an optimiser stops in any case.
-_TOL = 1e-6
 
 
 def expanded_fit(
@@ -44,12 +43,12 @@ def expanded_fit(
         hessian_diagonal=None if plain else objective.hessian_diagonal,
         method="lbfgs" if plain else "auto",
         history=6 if plain else None,
-        gtol=(_TOL if tol is None else tol) * objective.n,
+        gtol=(DEFAULT_TOL if tol is None else tol) * objective.n,
         max_iter=MOST_ITERATIONS,
         units=units,
         callback=stop if tol is None else None,
     )
-    return stop.judged(solution, _TOL * objective.n) if tol is None else solution
+    return stop.judged(solution, DEFAULT_TOL * objective.n) if tol is None else solution
 
 
 def newton_steps(objective: ExpandedObjective, start: FloatArray) -> int:

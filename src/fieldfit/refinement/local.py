@@ -21,7 +21,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.conditions import NodeConditions, balls
 from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
-from fieldfit.refinement.newton_root import MomentEquations, Solve, newton_root
+from fieldfit.refinement.newton_root import STABLE_STEP, MomentEquations, Solve, newton_root
 from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import Points, drawn_points
 from fieldfit.refinement.refined import Account
@@ -45,8 +45,6 @@ _DRAWS_PER_CONDITION, _FEWEST_CLUSTER_DRAWS, _MOST_CLUSTER_DRAWS = 12, 2_000, 6_
 _RIDGE = 0.01
 #: Default graph distance of the instruments.
 _DISTANCE = 2
-#: Step, in standard errors, at which the estimate is stable.
-_STABLE = 1e-4
 
 
 def needs_local(model: FieldModel, bound: BoundPolicy, distance: int | None) -> bool:
@@ -261,4 +259,4 @@ def _solve(
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.mean(move**2 * variances[equations.keep]) * samples.total))
 
-    return newton_root(equations, theta, solver_at, length_of, _STABLE)
+    return newton_root(equations, theta, solver_at, length_of, STABLE_STEP)

@@ -17,13 +17,11 @@ from fieldfit.refinement.refined import Account
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
 from fieldfit.variance import Accuracy, DenseAccuracy, Moments
+from fieldfit.variance.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.variance.meat import ScoreVariance
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
-
-#: Parameters up to which covariances are matrices.
-MOST_DENSE_COVARIANCE = 3_000
 
 
 def sparse_derivative(samples: ConditionSums, theta: FloatArray) -> csr_array:
@@ -85,7 +83,7 @@ class LocalRefined:
         """Γ and T (r, r) as in `estimating`: T A g has the symmetric bread Γ. None above 3,000 parameters."""
         keep = np.flatnonzero(self.free)
         r = len(self.free)
-        if r > MOST_DENSE_COVARIANCE:
+        if r > MOST_COVARIANCE_PARAMETERS:
             return None
         P = np.diag(self.precision[keep] / self.samples.total)
         whole = sparse_bread(self.samples, self.matrix, self.theta, self.free, self.precision).toarray()

@@ -15,6 +15,8 @@ from fieldfit.types import BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+#: Step, in standard errors, at which the estimate is stable.
+STABLE_STEP = 1e-4
 #: Steps at most, and the length of a step, in standard errors, above which it is shortened.
 _MOST_ROOT_STEPS, _LONGEST = 50, 5.0
 

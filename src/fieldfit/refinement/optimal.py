@@ -21,7 +21,7 @@ from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.conditions import NodeConditions
 from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.model_moments import ModelMoments
-from fieldfit.refinement.newton_root import MomentEquations, Solve, newton_root
+from fieldfit.refinement.newton_root import STABLE_STEP, MomentEquations, Solve, newton_root
 from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
 from fieldfit.refinement.pseudo_inverse import bread_solver
 from fieldfit.refinement.refined import Account, Refined
@@ -36,7 +36,7 @@ from fieldfit.types import BoolArray, FloatArray, PolicyError
 if TYPE_CHECKING:
     from fieldfit.data.table import Table
 
-#: Conditions up to which the algebra is dense.
+#: Most conditions whose covariance is a dense matrix.
 MOST_CONDITIONS = 3_000
 #: Conditions up to which the default tries a larger graph distance, and the largest distance that it tries.
 MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 2_000, 3
@@ -44,9 +44,9 @@ MOST_CONDITIONS_TRIED, _LARGEST_DISTANCE_TRIED = 2_000, 3
 SMALL_EXCESS = 0.005
 #: Samples behind the derivative of the equations, and on which refined and first estimate are compared.
 _SOME_SAMPLES = 4_000
-#: Step, in standard errors, at which the estimate is stable; and where steps take a pass over many samples, with the
-#: derivative of a part of them: what remains after such a step is smaller still, and adds less than 1e-4 to the variance.
-_STABLE, _STABLE_OF_MANY = 1e-4, 1e-2
+#: The same as `STABLE_STEP` if a step takes a pass over many samples, with the derivative of a part of them. The remaining
+#: error after such a step is smaller, and adds less than 1e-4 to the variance.
+_STABLE_STEP_OF_MANY = 1e-2
 
 
 def model_weights(
@@ -186,5 +186,5 @@ def _solve(
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / max(1, len(keep))))
 
-    stable = _STABLE if some.n == equations.samples.n else _STABLE_OF_MANY
+    stable = STABLE_STEP if some.n == equations.samples.n else _STABLE_STEP_OF_MANY
     return newton_root(equations, theta, solver_at, length_of, stable)

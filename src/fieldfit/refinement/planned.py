@@ -20,6 +20,9 @@ from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.variance.sampled_moments import MomentPart
 
+#: Fixed seconds of a second stage, besides its steps and its weights.
+STAGE_SECONDS = 0.004
+
 
 class SkippedError(FieldfitError):
     """A plan does not compare this law or second stage; ``for_time``: it would take more time or FLOPs than are left.

@@ -24,7 +24,7 @@ from fieldfit.refinement.estimating import SampleConditions, WeightedConditions
 from fieldfit.refinement.local import needs_local
 from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS, MOST_DRAWS, NOISE
 from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, model_weights
-from fieldfit.refinement.planned import FirstStage, PlanSetting, SkippedError, StageWork
+from fieldfit.refinement.planned import STAGE_SECONDS, FirstStage, PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.points import Points, drawn_points, is_exact
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, own_weights
 from fieldfit.refinement.score_moments import ScoreMoments, score_moments, together
@@ -35,9 +35,9 @@ from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Newton steps of a second stage, which are sums over all samples; samples behind its derivatives and its acceptance.
 _NEWTON, _COMPARED = 5, 4_000
-#: Multiply–adds a second of factorisations, to predict what computing weights takes beside the moments; draws on which the
-#: moments are timed; and seconds of a stage beside both.
-_FACTORISED, _TIMED_DRAWS, _FIXED = 5e9, 1_000, 0.004
+#: Multiply–adds of factorisations per second, to predict the time of computing weights besides the moments; and number of
+#: draws on which the moments are timed.
+_FACTORISED, _TIMED_DRAWS = 5e9, 1_000
 
 
 #: Seconds of what is done on points or samples: the least of two runs.
@@ -135,7 +135,9 @@ class PlannedConditions:
         sums = _timed(lambda: samples.mean(self.theta)) / rows
         slope = _timed(lambda: samples.derivative(self.theta)) / rows
         scores = _timed(lambda: list(samples.scores(self.theta, self.weights.matrix))) / rows
-        seconds = _FIXED + self.weight_seconds + n * _NEWTON * sums + min(n, _COMPARED) * (2 * slope + 2 * scores)
+        seconds = (
+            STAGE_SECONDS + self.weight_seconds + n * _NEWTON * sums + min(n, _COMPARED) * (2 * slope + 2 * scores)
+        )
         return StageWork(seconds, self.flops + self.first_flops * _NEWTON * n, _NEWTON)
 
 

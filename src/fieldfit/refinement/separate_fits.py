@@ -20,10 +20,12 @@ import numpy as np
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions
+from fieldfit.refinement.expansion import MOST_ITERATIONS
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
 from fieldfit.shards.problem import ShardedProblem
@@ -31,9 +33,6 @@ from fieldfit.shards.shard import Shard, Shared, held_weight
 from fieldfit.shards.tree import Answer
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
 from fieldfit.variance.separation import separated_parameters
-
-#: Gradient for each sample at which a separate fit has converged, and its iterations at most.
-_TOL, _MOST_ITERATIONS = 1e-6, 1000
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,9 @@ def fit_node(
     problem = model.compile(dataset, Selection(dataset.n, (FamilySelection(family, 1.0),)))
     no_penalty = np.zeros(len(involved))
     objective = Objective(problem, no_penalty, start, involved, dataset.sample_weight, model.feature_units)
-    solution = objective.minimise(gtol=_TOL * dataset.total_weight, max_iter=_MOST_ITERATIONS, seed=random_state)
+    solution = objective.minimise(
+        gtol=DEFAULT_TOL * dataset.total_weight, max_iter=MOST_ITERATIONS, seed=random_state
+    )
     names = model.parameter_names
     separated = separated_parameters(
         objective.hessian_product,

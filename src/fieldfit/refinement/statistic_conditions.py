@@ -11,11 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from fieldfit.models.field import FieldModel
+from fieldfit.refinement.component_scores import BLOCK_NUMBERS
 from fieldfit.refinement.conditions import Conditions, Sums
 from fieldfit.types import FloatArray, Int32Array
-
-#: Numbers in a block of statistics: 16 MB.
-_BLOCK = 2_000_000
 
 
 class StatisticConditions(Conditions):
@@ -31,7 +29,7 @@ class StatisticConditions(Conditions):
 
     def rows_per_block(self) -> int:
         """Samples in a block."""
-        return max(1, _BLOCK // max(1, self.size))
+        return max(1, BLOCK_NUMBERS // max(1, self.size))
 
     def value_blocks(
         self, codes: Int32Array, theta: FloatArray, *, single: bool = False

@@ -24,7 +24,7 @@ from fieldfit.variance.meat import ScoreVariance
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES, theory_moments
 from fieldfit.variance.sandwich import robust_moments
 
-#: Simulated samples in all, at least, and in how many datasets at least.
+#: Number of simulated samples, at least if they come in datasets; and the fewest datasets.
 SIMULATED = 20_000
 _FEWEST_DATASETS = 4
 #: Copies of a single sample that are simulated, in how many parts, and how many values they may have in all.

@@ -21,6 +21,8 @@ import numpy as np
 from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray, IntArray
 
+#: Samples for each parameter below which the robust meat is too small, because the fit follows its samples.
+ENOUGH_FOR_PARAMETER = 5
 #: Summed scores (groups × parameters) that are held at a time, about 200 MB.
 _MOST_HELD_NUMBERS = 25_000_000
 

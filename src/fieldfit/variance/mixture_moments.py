@@ -30,7 +30,7 @@ from fieldfit.variance.moments import Compile, theory_moments, weighted_selectio
 FORMULAS = ("published", "exact")
 _MIXTURES_AT_ONCE = 500  # mixtures at a time, to bound the memory
 #: Eigenvalues below this, relative to the largest, are 0.
-_ZERO_EIGENVALUE = 1e-9
+ZERO_EIGENVALUE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class MixtureMoments:
         used = sizes > 0
         total = np.einsum("f,fde->de", 1.0 / sizes[used], scaled[used])
         values, vectors = np.linalg.eigh((total + total.T) / 2)
-        good = values > _ZERO_EIGENVALUE * max(float(values[-1]), 0.0)
+        good = values > ZERO_EIGENVALUE * max(float(values[-1]), 0.0)
         basis = vectors[:, good] / np.sqrt(values[good])
         # With N an orthonormal basis of T's null space, |det [W N]|² is 1 over T's pseudo-determinant.
         null = np.linalg.qr(scale[:, None] * vectors[:, ~good])[0] / scale[:, None]

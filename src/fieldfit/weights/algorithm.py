@@ -21,6 +21,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.objective import Objective
 from fieldfit.optim import Callback, Solution, Status
 from fieldfit.optim.choose import Method
+from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
@@ -86,7 +87,7 @@ def automatic_weights(
     options: AutoWeights,
     *,
     counts: bool = False,
-    tol: float = 1e-6,
+    tol: float = DEFAULT_TOL,
     max_iter: int = 1000,
     method: Method = "auto",
     l1: FloatArray | None = None,

@@ -14,14 +14,12 @@ import numpy as np
 from fieldfit.optim.simplex import minimise_on_simplex
 from fieldfit.types import FloatArray, IdentifiabilityError
 from fieldfit.variance.criterion import Criterion, WeightsCriterion
-from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.mixture_moments import ZERO_EIGENVALUE, MixtureMoments
 from fieldfit.weights.gershgorin import Gershgorin, discs
 from fieldfit.weights.groups import Groups
 
 #: What is taken instead of β must be better by more than rounding.
 _LEAST_GAIN = 1e-9
-#: Eigenvalues below this, relative to the largest, are 0.
-_ZERO_EIGENVALUE = 1e-9
 #: The name of equal weights among the rivals; no family is called so.
 EQUAL = "equal weights"
 
@@ -91,9 +89,9 @@ class Exact(WeightsCriterion):
         short = []
         for g in np.flatnonzero(self.given.information > 0).tolist():
             values, vectors = np.linalg.eigh(moments.J[g])
-            inside = vectors[:, values > _ZERO_EIGENVALUE * max(float(values[-1]), 0.0)]
+            inside = vectors[:, values > ZERO_EIGENVALUE * max(float(values[-1]), 0.0)]
             sizes = np.linalg.eigvalsh(inside.T @ moments.K[g, g] @ inside)
-            if sizes[0] <= _ZERO_EIGENVALUE * max(float(sizes[-1]), 0.0):
+            if sizes[0] <= ZERO_EIGENVALUE * max(float(sizes[-1]), 0.0):
                 short.append(g)
         return tuple(short)
 

@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.inference import ExactInference, FactorGraph
+from fieldfit.policies.drawing import NUMBERS_AT_A_TIME
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
@@ -28,7 +29,6 @@ from fieldfit.policies.text import Reader, format_number
 from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
 
 _MOST_UNITS = 2_000
-_STATES_AT_A_TIME = 4_000_000
 
 Interaction = tuple[tuple[int, ...], float]
 
@@ -197,7 +197,7 @@ class BoundLogLinear(BoundLaw):
 
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
         """Exact draws of the units, a block of samples at a time."""
-        step = max(1, _STATES_AT_A_TIME // self.graph.n_variables)
+        step = max(1, NUMBERS_AT_A_TIME // self.graph.n_variables)
         samples, units = [], []
         for first in range(start, stop, step):
             n = min(step, stop - first)

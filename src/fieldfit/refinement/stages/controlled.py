@@ -18,6 +18,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.refinement.component_scores import BLOCK_NUMBERS
 from fieldfit.refinement.conditions import Conditions, Sums, scaled
 from fieldfit.refinement.optimal import refine_densely
 from fieldfit.refinement.planned import PlanSetting, SkippedError
@@ -30,9 +31,6 @@ from fieldfit.refinement.stages.maximised import is_random, one_component
 from fieldfit.refinement.theory import optimal_asymptotics
 from fieldfit.types import FloatArray, Int32Array, PolicyError
 from fieldfit.variance import Asymptotics
-
-#: Numbers in a block of conditions: 16 MB.
-_BLOCK = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class ControlConditions(Conditions):
 
     def rows_per_block(self) -> int:
         """Samples in a block."""
-        return max(64, _BLOCK // self.size)
+        return max(64, BLOCK_NUMBERS // self.size)
 
     def _problems(self, codes: Int32Array) -> list[Problem]:
         table = Table(np.ascontiguousarray(codes), self.model.names, self.model.states)

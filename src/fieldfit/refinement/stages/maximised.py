@@ -16,7 +16,7 @@ from fieldfit.models.work import clock
 from fieldfit.objective import has_affordable_hessian
 from fieldfit.policies import Policy
 from fieldfit.refinement.expansion import ExpandedObjective, covariance_root, expanded_fit, newton_steps
-from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, SkippedError, StageWork
+from fieldfit.refinement.planned import STAGE_SECONDS, FirstStage, PlannedStage, PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.second_stage import FirstFit, SecondStage, TheorySetting, refuse_l1
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.statistical import FRACTION
@@ -27,8 +27,6 @@ from fieldfit.variance.mixture_moments import MixtureMoments
 if TYPE_CHECKING:
     from fieldfit.policies.policy import BoundPolicy
 
-#: Seconds of a second stage besides its steps.
-_FIXED = 0.004
 #: The policy that plans maximise by default.
 _FULL = "FL"
 
@@ -133,10 +131,10 @@ class PlannedSteps:
             steps = newton_steps(objective, start)
             # A matrix of sums has about half as many different entries for each parameter as there are parameters.
             hessians = steps * min(problem.hessian_evaluations, max(1.0, 0.5 * problem.n_parameters))
-            return StageWork(_FIXED, 0.0, math.ceil(2 + steps + hessians), 0, place)
+            return StageWork(STAGE_SECONDS, 0.0, math.ceil(2 + steps + hessians), 0, place)
         began = clock()
         solution = expanded_fit(objective, problem, start, setting.model.feature_units, setting.random_state)
-        seconds = _FIXED + clock() - began
+        seconds = STAGE_SECONDS + clock() - began
         return StageWork(seconds, 0.0, solution.evaluations, solution.hessian_products, place)
 
     def _distance(self, first: FirstStage, moments: MixtureMoments, n: int) -> FloatArray:
