@@ -162,7 +162,7 @@ def drift_of(first: dict[int, float]) -> float:
     return float(np.median([least[place] / first[place] for place in chosen]))
 
 
-def compare(threads: int, rounds: int, quick: bool) -> tuple[list[tuple], np.ndarray]:
+def compare(threads: int, rounds: int, quick: bool) -> tuple[list[tuple[Any, ...]], np.ndarray]:
     """Rows for the table, and (measured, predicted, setup, predicted setup) of each job."""
     ff.set_threads(threads)
     began = time.perf_counter()
@@ -183,7 +183,8 @@ def compare(threads: int, rounds: int, quick: bool) -> tuple[list[tuple], np.nda
             job.evaluate()
     for job in jobs:
         job.set_up()
-    rows, data = [], []
+    rows: list[tuple[Any, ...]] = []
+    data = []
     for job in jobs:
         measured, setup = float(np.median(job.times)), float(np.median(job.setups))
         data.append((measured, job.predicted, setup, job.predicted_setup))

@@ -44,7 +44,8 @@ EPSILON = 1e-4
 
 def named(names: list[str], codes: Int32Array, offsets: np.ndarray) -> list[list[str]]:
     """Labels of each sentence by name."""
-    return by_sentence(np.array(names, dtype=object)[codes].tolist(), offsets)
+    sentences: list[list[str]] = by_sentence(np.array(names, dtype=object)[codes].tolist(), offsets)
+    return sentences
 
 
 def score(encoder: ColumnEncoder, test: ColumnText, predicted: list[list[str]]) -> float:
@@ -100,7 +101,7 @@ def run_own(
         losses.append(state.value)
         seconds.append(time.perf_counter() - start)
         cpu.append(time.process_time() - start_cpu)
-        return state.value <= target
+        return bool(state.value <= target)
 
     model = chain_crf(data.n_labels, data.n_features, pairs=layout, transitions=layout, start=False, end=False)
     options: dict[str, Any] = {"sigma2": SIGMA2, "tol": tol}

@@ -103,7 +103,7 @@ class JointPseudoLikelihood:
 
     def pack(self, outer: np.ndarray, sums: np.ndarray) -> np.ndarray:
         """The gradient of the mean from XᵀR and the column sums of R."""
-        return np.concatenate([(outer + outer.T)[self.pairs], sums]) / self.n
+        return np.asarray(np.concatenate([(outer + outer.T)[self.pairs], sums]) / self.n)
 
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The value and the gradient; keeps p(1 − p) for the products."""
@@ -150,7 +150,7 @@ class JointPseudoLikelihood:
         if not np.array_equal(self.at, theta):
             self(theta)
         parts = self.pool.map(lambda rows: self.variance[rows].T @ self.X[rows], self.rows)  # x² = x
-        return np.maximum(self.pack(sum(parts), self.variance.sum(0)), 1e-8)
+        return np.asarray(np.maximum(self.pack(sum(parts), self.variance.sum(0)), 1e-8))
 
     def start(self) -> np.ndarray:
         """Independent variables: no couplings, biases logit(mean)."""

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain as chained
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -181,7 +182,9 @@ def replicate(
     return errors, times, slow
 
 
-def check(case: Case | ChainCase, replications: int, store: Path | None) -> tuple[list[tuple], int, dict]:
+def check(
+    case: Case | ChainCase, replications: int, store: Path | None
+) -> tuple[list[tuple[Any, ...]], int, dict[str, Any]]:
     """Rows for the table, the number of recommendations that are beaten, and what the picture needs."""
     model = case.model
     model.read(case.data(-1))  # what is loaded for the first time is no part of a fit
@@ -197,7 +200,8 @@ def check(case: Case | ChainCase, replications: int, store: Path | None) -> tupl
     flops = np.array(list(map(flops_of(plan, case), policies)))
     median, mean = np.median(times, axis=1), errors.mean(axis=1)
     deviation = errors.std(axis=1, ddof=1) / np.sqrt(replications)
-    rows, lost = [], 0
+    rows: list[tuple[Any, ...]] = []
+    lost = 0
     for unit, share, own in asked:
         if own.best in slow:
             rows.append((f"{share:g} × PL1, {unit}", own.best, None, None, None, None, None, "too slow to be tried"))
@@ -239,7 +243,7 @@ def flops_of(plan: ff.Plan, case: Case | ChainCase) -> Callable[[str], float]:
                 known[policy] = next(own.flops for own in asked.candidates if own.policy == policy)
             except FieldfitError:
                 known[policy] = np.inf  # the second stage would change nothing
-        return known[policy]
+        return float(known[policy])
 
     return flops
 
@@ -264,7 +268,7 @@ def gain_of_refined(policies: list[str], cost: np.ndarray, errors: np.ndarray) -
     return best
 
 
-def draw(pictures: list[dict], folder: Path) -> None:
+def draw(pictures: list[dict[str, Any]], folder: Path) -> None:
     """Measured error against measured seconds; diamonds are recommended for a budget in seconds."""
     lines = -(-len(pictures) // 2)
     with figure(9.6, 3.9 * lines) as drawing:

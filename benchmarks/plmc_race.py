@@ -36,7 +36,7 @@ def alignment(n: int, columns: int) -> np.ndarray:
     sums = profile.cumsum(axis=1)
 
     def fresh(count: int) -> np.ndarray:
-        return (random.random((count, columns))[:, :, None] > sums).sum(axis=2).clip(0, 20)
+        return np.asarray((random.random((count, columns))[:, :, None] > sums).sum(axis=2).clip(0, 20))
 
     family = fresh(1)
     for _ in range(6):

@@ -175,7 +175,8 @@ class Suite:
                 self.records[name] = record
 
     def _command(self, section: Section) -> list[str]:
-        return section.short if self.quick and section.short else section.command
+        command: list[str] = section.short if self.quick and section.short else section.command
+        return command
 
     @property
     def left(self) -> float:

@@ -23,6 +23,7 @@ import traceback
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -180,7 +181,7 @@ def files(source, folder):
         run_case(target, seeds, source.getrandbits(40))
 
 
-_seeds: dict = {}
+_seeds: dict[Any, Any] = {}
 ACTIONS = [fits, fits, shards, refinements, plans, saves, interrupts, checkpoints, forks, threads, taggers, files]
 
 

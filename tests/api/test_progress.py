@@ -40,7 +40,7 @@ def test_seconds_left_follow_the_pace_of_the_gradient():
 
 @pytest.mark.parametrize("policy", ["PL1", "0.5*PL1@3"])
 def test_progress_has_the_tolerance_of_its_fit(policy):
-    seen = []
+    seen: list[Progress] = []
     fit = ff.fit(MODEL, data(), policy, method="lbfgs", tol=1e-5, progress=seen.append)
     (tolerance,) = {state.tolerance for state in seen}
     assert seen[-1].gradient_norm <= tolerance < seen[-2].gradient_norm

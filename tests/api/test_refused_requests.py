@@ -1,6 +1,7 @@
 """What cannot be answered is refused in a sentence, never by an exception of something below."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ def test_names_where_numbers_were_expected():
         ff.MarkovRandomField([2, 2], [ff.Factor(("six", "edu"))], names=["sex", "edu"])
     with pytest.raises(FieldfitError, match="no variable 'nope'"):
         field.marginals(np.zeros(4), {"nope": 1})
-    values: list = [None, "a", np.inf]
+    values: list[Any] = [None, "a", np.inf]
     for value in values:
         with pytest.raises(FieldfitError, match="must be a finite number"):
             ff.fit(FIT.model, np.eye(4), "PL1", fixed={"*:*": value})

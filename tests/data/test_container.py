@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tracemalloc
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,7 +153,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path, header, arrays, message):
 
 
 def test_a_header_nested_too_deep_is_refused_when_saving(tmp_path):
-    value: list = []
+    value: list[Any] = []
     for _ in range(100):
         value = [value]
     with pytest.raises(FileFormatError, match="levels deep"):

@@ -33,7 +33,8 @@ def without_runs(data) -> Sequences:
         for t in range(first + 2, last):
             if labels[t - 2] == labels[t - 1] == labels[t]:
                 labels[t] = (labels[t] + 1) % data.n_labels
-    return replace(data, labels=labels)
+    repeated: Sequences = replace(data, labels=labels)
+    return repeated
 
 
 def random_symbols(seed=0, lengths=LENGTHS, n_labels=K, n_symbols=4) -> Sequences:

@@ -10,7 +10,8 @@ from fieldfit.policies import Policy
 
 
 def full_likelihood(model: ff.PairwiseField, x: np.ndarray) -> Problem:
-    return model.compile(model.read(x), Policy.parse("FL").bind(model.structure()).draw(0, 0, len(x)))
+    problem: Problem = model.compile(model.read(x), Policy.parse("FL").bind(model.structure()).draw(0, 0, len(x)))
+    return problem
 
 
 def dense(states: int = 60) -> tuple[Problem, np.ndarray]:

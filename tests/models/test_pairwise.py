@@ -54,7 +54,7 @@ class Field:
     edge_parameter: np.ndarray
     bias_parameter: np.ndarray | None
     r: int
-    parts: tuple
+    parts: tuple[Any, ...]
 
     def problem(self, rows=slice(None), parts=None):
         m = self.codes.shape[1]

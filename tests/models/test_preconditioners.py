@@ -21,7 +21,7 @@ def correlated(n: int, m: int, seed: int = 0) -> np.ndarray:
     """Binary rows of long runs: a threshold of a smooth random curve."""
     random = np.random.default_rng(seed)
     steps = random.normal(size=(n, m)).cumsum(axis=1) / np.sqrt(m) + random.normal(size=(n, 1))
-    return (steps + 0.1 * random.normal(size=(n, m)) > 0).astype(int)
+    return np.asarray(steps + 0.1 * random.normal(size=(n, m)) > 0, dtype=int)
 
 
 def objective(model: ff.BoltzmannMachine, codes: np.ndarray, sigma2: float, weight=None) -> Objective:

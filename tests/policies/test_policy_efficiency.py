@@ -29,7 +29,7 @@ def covariance(text: str, structure: FieldStructure) -> np.ndarray:
             scores.append(FEATURES - conditional @ FEATURES)
     s = np.stack(scores, axis=1)
     bread = np.linalg.inv(np.einsum("x,j,xja,xjb->ab", P, bound.beta() * bound.mean(), s, s))
-    return bread @ np.einsum("x,xab->ab", P, bound.quadratic_form(s)) @ bread
+    return np.asarray(bread @ np.einsum("x,xab->ab", P, bound.quadratic_form(s)) @ bread)
 
 
 @pytest.mark.parametrize(

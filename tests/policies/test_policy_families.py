@@ -53,7 +53,9 @@ def check_contract(family: FieldFamily, n_variables: int) -> None:
 
 
 @pytest.mark.parametrize("observed", [(), (1,), (0, 4)])
-def test_pseudo_likelihood_lists_all_subsets_in_lexicographic_order(make_field: MakeField, observed: tuple) -> None:
+def test_pseudo_likelihood_lists_all_subsets_in_lexicographic_order(
+    make_field: MakeField, observed: tuple[int, ...]
+) -> None:
     structure = make_field(6, observed)
     free = [v for v in range(6) if v not in observed]
     for k in range(1, len(free) + 1):

@@ -134,7 +134,9 @@ def test_unless_never_selects_both(field: FieldStructure, as_table: AsTable, tex
 
 
 @pytest.mark.parametrize(("m", "k", "observed"), [(5, 2, ()), (7, 3, (4,)), (12, 5, (0, 3)), (6, 6, ())])
-def test_partition_covers_every_variable_once(make_field: MakeField, m: int, k: int, observed: tuple) -> None:
+def test_partition_covers_every_variable_once(
+    make_field: MakeField, m: int, k: int, observed: tuple[int, ...]
+) -> None:
     bound = Policy.parse(f"Partition({k})").bind(make_field(m, observed))
     free = m - len(observed)
     assert [family.name for family in bound.families] == [f"PL{k}"] + ([f"PL{free % k}"] if free % k else [])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -67,7 +68,7 @@ def loglinears(draw: st.DrawFn) -> LogLinear:
 
 
 def sums(laws: st.SearchStrategy) -> st.SearchStrategy:
-    def sound(found: list) -> bool:
+    def sound(found: list[Any]) -> bool:
         return named_once([law.term for law in found if isinstance(law, Independent)]) and any(
             law.can_select() for law in found
         )

@@ -51,7 +51,8 @@ def unscaled():
 
 @pytest.fixture(scope="module")
 def reference(unscaled) -> ff.Fit:
-    return unscaled(fitted)
+    fit: ff.Fit = unscaled(fitted)
+    return fit
 
 
 @pytest.fixture(scope="module")
