@@ -24,7 +24,7 @@ def whole_number(
     whole = None
     if (
         isinstance(value, SupportsInt | SupportsIndex)
-        and not isinstance(value, bool)
+        and not isinstance(value, bool | np.ma.MaskedArray)
         and getattr(value, "ndim", 0) == 0
     ):
         try:
@@ -57,7 +57,7 @@ def _finite_number(value: object) -> float | None:
     """The number as a float; None for what is none or is not finite. Texts and truth values are none."""
     if (
         not isinstance(value, SupportsFloat | SupportsIndex)
-        or isinstance(value, bool)
+        or isinstance(value, bool | np.ma.MaskedArray)
         or getattr(value, "ndim", 0) != 0
     ):
         return None
@@ -103,8 +103,15 @@ def sequence_of(value: object, name: str, wanted: str) -> tuple[object, ...]:
     return tuple(value)
 
 
+def unmasked(value: object, name: str, error: type[FieldfitError] = DataError) -> None:
+    """Refuse masked entries: NumPy's conversions would give the values behind the mask, or NaN."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+        raise error(f"{name} has masked entries. Give values without a mask.")
+
+
 def numbers_of(value: object, name: str) -> FloatArray:
     """An array of numbers of any shape."""
+    unmasked(value, name)
     try:
         given = np.asarray(value)
         return (
@@ -133,6 +140,7 @@ def count_of(value: object, name: str, least: int = 1, most: int | None = None) 
 
 def whole_numbers(values: object, name: str) -> IntArray:
     """An array of 64-bit integers; nothing is rounded, and truth values are none. An empty list has no wrong entry."""
+    unmasked(values, name)
     try:
         given = np.asarray(values)
     except ValueError:

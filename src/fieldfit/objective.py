@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fieldfit.arguments import unmasked
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
@@ -396,6 +397,7 @@ class _Kind:
         """One number as a float."""
         if value is None:
             return self.absent
+        unmasked(value, f"{self.name} of {parameter}", ModelError)
         try:
             return float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
@@ -427,6 +429,7 @@ def by_parameter(given: ByParameter, names: Sequence[str], kind: _Kind) -> Float
         for key, places in zip(keys, places_by_key, strict=True):
             values[places] = kind.number(given[key], repr(key))
         return values
+    unmasked(given, kind.name, ModelError)
     if isinstance(given, np.ndarray) and given.shape == (r,) and given.dtype.kind in "fiu":
         # At once: there may be millions. What nobody can change is not copied.
         return given.astype(np.float64, copy=given.flags.writeable)

@@ -17,6 +17,7 @@ X = MODEL.sample([1.0, -1.0, 0.5], 60, 0).values
 #: Given where numbers and fits must be.
 WRONG_WEIGHTS: Any = [1, "a"]
 NO_FITS: Any = [1, 2]
+MASKED: Any = np.ma.masked
 WORDS = ([["the", "cat"], ["a"]], [["D", "N"], ["D"]])
 
 REFUSED = {
@@ -28,6 +29,29 @@ REFUSED = {
     "check_drift": (lambda: ff.fit(MODEL, X, check_drift="a"), "check_drift is 'a'; it must be True or False."),
     "tol nan": (lambda: ff.fit(MODEL, X, tol=np.nan), "tol is nan; it must be a number above 0, or 'statistical'."),
     "tol negative": (lambda: ff.fit(MODEL, X, tol=-1), "tol is -1; it must be a number above 0"),
+    "tol masked": (lambda: ff.fit(MODEL, X, tol=MASKED), "tol is masked; it must be a number above 0"),
+    "max_iter masked": (lambda: ff.fit(MODEL, X, max_iter=MASKED), "max_iter is masked; it must be an integer"),
+    "seed masked": (lambda: ff.fit(MODEL, X, random_state=MASKED), "random_state is masked"),
+    "sigma2 masked": (lambda: ff.fit(MODEL, X, sigma2=MASKED), "sigma2 has masked entries"),
+    "sigma2 in part masked": (
+        lambda: ff.fit(MODEL, X, sigma2=np.ma.array([1.0] * 3, mask=[0, 1, 0])),
+        "sigma2 has masked entries",
+    ),
+    "l1 masked": (lambda: ff.fit(MODEL, X, l1={"x0:x1": MASKED}), "l1 of 'x0:x1' has masked entries"),
+    "fixed masked": (lambda: ff.fit(MODEL, X, fixed={"x0:x1": MASKED}), "fixed['x0:x1'] has masked entries"),
+    "start masked": (lambda: ff.fit(MODEL, X, start=np.ma.array([1.0] * 3, mask=[0, 1, 0])), "θ has masked entries"),
+    "sample_weight masked": (
+        lambda: ff.fit(MODEL, X, sample_weight=np.ma.array(np.ones(60), mask=np.arange(60) == 3)),
+        "sample_weight has masked entries. Give values without a mask.",
+    ),
+    "groups masked": (
+        lambda: ff.fit(MODEL, X, groups=np.ma.array(np.arange(60), mask=np.arange(60) == 3)),
+        "groups has masked entries",
+    ),
+    "weights masked": (lambda: ff.fit(MODEL, X, weights=[MASKED]), "λ or β has masked entries"),
+    "m masked": (lambda: ff.BoltzmannMachine(MASKED), "is masked; it must be an integer"),
+    "n masked": (lambda: MODEL.sample([1.0] * 3, MASKED), "The number of samples n is masked"),
+    "row masked": (lambda: ff.fit(MODEL, [MASKED]), "Row 0 (counting from 0) is masked, not a list of values."),
     "tol text": (lambda: ff.fit(MODEL, X, tol="x"), "tol is 'x'; it must be a number above 0, or 'statistical'."),
     "tol none": (lambda: ff.fit(MODEL, X, tol=None), "tol is None"),
     "tol array": (lambda: ff.fit(MODEL, X, tol=np.ones(2)), "tol is array([1., 1.])"),

@@ -103,7 +103,7 @@ def test_start_at_the_optimum_is_one_evaluation(solver):
 
 
 def test_one_evaluation_an_iteration_in_the_common_case():
-    problem = PROBLEMS["logistic"]
+    problem = next(problem for name, problem in PROBLEMS.items() if name.startswith("logistic"))
     solution = lbfgs(problem, gtol=1e-6)
     assert solution.evaluations <= solution.iterations + 5
 
@@ -296,6 +296,18 @@ def test_relative_change(method):
     assert solution.converged
 
 
+@pytest.mark.parametrize("solver", [lbfgs, lbfgs_operator, newton, newton_dense])
+def test_a_tolerance_below_rounding_is_said_to_be_too_small(solver):
+    problem = next(problem for name, problem in PROBLEMS.items() if name.startswith("logistic"))
+    solution = solver(problem, gtol=1e-320, max_iter=1000)
+    assert solution.status in (Status.ROUNDING, Status.LINE_SEARCH)
+    assert not solution.converged
+    assert solution.iterations < 500
+    reached = solver(problem, gtol=1e-9, max_iter=1000)
+    np.testing.assert_allclose(solution.x, reached.x, atol=1e-7)
+    assert min(line.gradient_norm for line in solution.history) < 1e-10
+
+
 def test_a_gradient_that_is_wrong_is_not_called_converged():
     solution = minimise_lbfgs(lambda x: (float(x @ x), -2 * x), np.ones(4))
     assert solution.status is Status.LINE_SEARCH
@@ -349,7 +361,7 @@ def test_threads_do_not_change_the_bits(size, l1):
 def test_single_precision_history_converges_as_far(monkeypatch):
     import fieldfit.optim.memory as memory
 
-    problem = PROBLEMS["logistic"]
+    problem = next(problem for name, problem in PROBLEMS.items() if name.startswith("logistic"))
     double = lbfgs(problem, gtol=1e-9)
     monkeypatch.setattr(memory, "SINGLE_PRECISION_FROM", 0)
     single = lbfgs(problem, gtol=1e-9)

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import one_of
+from fieldfit.arguments import one_of, unmasked
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
@@ -196,6 +196,7 @@ def starting_point(
         except ModelError as error:
             raise ModelError(f"fixed: {error}") from None
         for (name, value), places in zip(fixed.items(), places_by_name, strict=True):
+            unmasked(value, f"fixed[{name!r}]", ModelError)
             try:
                 number = float(value)
             except (TypeError, ValueError):

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import one_of
+from fieldfit.arguments import one_of, unmasked
 from fieldfit.types import DataError, FloatArray, IntArray
 
 #: Copies of counted samples that a dataset may be expanded to.
@@ -258,6 +258,7 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
     one_of(kind, "weight_kind", ("counts", "importance"), DataError)
     if weight is None:
         return None
+    unmasked(weight, "sample_weight")
     try:
         given = np.asarray(weight)
         if given.dtype.kind == "c":
@@ -296,6 +297,7 @@ def checked_groups(groups: ArrayLike | None, n: int) -> IntArray | None:
     """The groups as read-only numbers 0, 1, … (n,), in the order of their labels; DataError where they do not fit."""
     if groups is None:
         return None
+    unmasked(groups, "groups")
     labels = np.asarray(groups)
     if labels.dtype.kind in "UMm":
         labels = labels.astype(object)

@@ -101,7 +101,12 @@ def raw_rows(rows: Sequence[Any]) -> RawTable:
     if len(rows) == 0:
         return RawTable([], 0, columns=[])
     for i, row in enumerate(rows):
-        if isinstance(row, str | bytes | dict) or not hasattr(row, "__len__") or not hasattr(row, "__iter__"):
+        if (
+            row is np.ma.masked
+            or isinstance(row, str | bytes | dict)
+            or not hasattr(row, "__len__")
+            or not hasattr(row, "__iter__")
+        ):
             raise DataError(f"Row {i} (counting from 0) is {row!r:.80}, not a list of values. {ADVICE}")
         if len(row) != len(rows[0]):
             raise DataError(

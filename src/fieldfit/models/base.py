@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fieldfit.arguments import unmasked
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.outline import Outline
@@ -628,6 +629,7 @@ class Model(ABC):
         >>> ff.BoltzmannMachine(3).check_theta([0, 1, 2])
         array([0., 1., 2.])
         """
+        unmasked(theta, "θ", ModelError)
         try:
             array = np.ascontiguousarray(theta, dtype=np.float64)
         except (TypeError, ValueError, OverflowError) as error:

@@ -20,6 +20,9 @@ from fieldfit.types import FieldfitError, FloatArray
 #: x ↦ (value, gradient), to be minimised. The gradient may live in a buffer that the next call overwrites.
 ValueGradient = Callable[[FloatArray], tuple[float, FloatArray]]
 
+#: Iterations that lower neither the value, by more than this share of it, nor the gradient norm are the work of rounding.
+_STALLED, _ROUNDING = 20, 1e-14
+
 
 def start_point(x0: FloatArray) -> FloatArray:
     """A copy of x0 as a contiguous vector of doubles; refuses other shapes and numbers that are not finite."""
@@ -130,7 +133,20 @@ class Descent(ABC):
             )
             if small and self.current.norm > gtol:
                 return Status.SMALL_CHANGE
+            if self.current.norm > gtol and self._stalled():
+                return Status.ROUNDING
         return Status.CONVERGED if self.current.norm <= gtol else Status.ITERATION_LIMIT
+
+    def _stalled(self) -> bool:
+        """Whether the last iterations lowered neither the value, beyond rounding, nor the gradient norm."""
+        recent = self._history[-2 * _STALLED - 1 :]
+        if len(recent) <= 2 * _STALLED:
+            return False
+        before, after = recent[: _STALLED + 1], recent[_STALLED + 1 :]
+        fallen = before[-1].value - after[-1].value
+        return fallen <= _ROUNDING * abs(after[-1].value) and (
+            min(line.gradient_norm for line in after) >= min(line.gradient_norm for line in before)
+        )
 
     def _recorded(self) -> bool:
         """Add a line to the history and call the callback; true if it returns a request to stop."""

@@ -25,6 +25,7 @@ class Status(Enum):
     INTERRUPTED = "stopped: interrupted"
     CALLBACK = "stopped by the callback"
     LINE_SEARCH = "stopped: line search could not improve"
+    ROUNDING = "stopped: rounding errors prevent further progress; the tolerance is too small"
     NOT_FINITE = "stopped: value is not finite"
     UNBOUNDED = "stopped: the value decreases without bound"
 

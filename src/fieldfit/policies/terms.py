@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.arguments import unmasked
 from fieldfit.policies.families import Family, read_family
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.text import Reader, format_number
@@ -45,6 +46,7 @@ def check_lam(lam: Numbers, owner: str) -> None:
 
 def as_numbers(values: object) -> Numbers:
     """A float, or a tuple of floats where a sequence is given."""
+    unmasked(values, "λ or β", PolicyError)
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
