@@ -199,6 +199,7 @@ class Objective:
             max_iter=max_iter,
             units=self.free_units,
             fresh=True,
+            value_noise=self.problem.value_noise,
             callback=callback,
             keeper=keeper,
         )
@@ -232,6 +233,7 @@ class Objective:
                 max_iter=max_iter,
                 history=_GROUP_PAIRS,
                 diagonal=np.maximum(diagonal, LEAST_CURVATURE * diagonal.max(initial=1e-300)),
+                value_noise=self.problem.value_noise,
                 callback=transformed.callback(callback),
                 keeper=keeper,
             )

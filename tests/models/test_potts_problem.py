@@ -220,6 +220,20 @@ def test_a_fit_by_the_kernel_is_that_of_the_general_engine() -> None:
     assert np.isfinite(fit.standard_errors()).all()
 
 
+@pytest.mark.parametrize("tol", [1e-5, 2e-6])
+@pytest.mark.parametrize("seed", [1, 2, 6, 8, 10])
+def test_fits_in_single_precision_converge(seed: int, tol: float) -> None:
+    # The values are too rough for these: line searches that rely on them stop early.
+    random = np.random.default_rng(seed)
+    codes = (random.poisson(1.0, (400, 20)) + random.poisson(1.0, (400, 1))).clip(0, 20)
+    model = ff.Potts(20, 21, precision="single")
+    fit = ff.fit(model, codes, "PL1", sigma2=0.1, tol=tol, check_drift=False)
+    assert fit.converged
+    parts = Policy.parse("PL1").bind(model.structure()).draw(0, 0, 400).parts
+    gradient = PottsProblem(codes, model.tables, parts).value_grad(fit.theta)[1] - fit.theta / 0.1
+    assert np.abs(gradient).max() <= 400 * (tol + 2e-6)
+
+
 def test_what_does_not_fit_is_refused_with_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 1000)  # a machine of a million bytes
     with pytest.raises(DataError, match=r"60 samples of 18 sites .* [\d,]+ bytes .* 1,000,000"):

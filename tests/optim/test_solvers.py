@@ -453,3 +453,32 @@ def test_bad_arguments_are_sentences():
     for call, message in cases:
         with pytest.raises(FieldfitError, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        lambda fun, product, **options: minimise_lbfgs(fun, np.zeros(30), **options),
+        lambda fun, product, **options: minimise_proximal(fun, np.zeros(30), 1e-3, **options),
+        lambda fun, product, **options: minimise_newton(fun, product, np.zeros(30), dense_below=0, **options),
+        lambda fun, product, **options: minimise(fun, np.zeros(30), hessian_product=product, **options),
+    ],
+)
+def test_values_in_single_precision_do_not_end_a_run(solver):
+    random = np.random.default_rng(0)
+    matrix = random.normal(size=(30, 30))
+    matrix = matrix @ matrix.T + 0.1 * np.eye(30)
+    optimum = random.normal(size=30)
+
+    def fun(x):
+        away = x - optimum
+        return float(
+            np.float32(1e5 + 0.5 * away @ matrix @ away + 0.1 * np.sum(away**4))
+        ), matrix @ away + 0.4 * away**3
+
+    def product(x, v):
+        return matrix @ v + 1.2 * (x - optimum) ** 2 * v
+
+    solution = solver(fun, product, gtol=1e-6, value_noise=1e-7)
+    assert solution.status is Status.CONVERGED
+    assert solution.gradient_norm <= 1e-6

@@ -68,8 +68,9 @@ class Potts(FieldModel):
         Largest number of table entries in exact sums.
     precision : {"double", "single"}, default: "double"
         Precision of the conditional probabilities of single sites in a fit. ``"single"`` is faster. Its gradient is
-        right to about 1e-6 for each sample: use a ``tol`` of 1e-5 or more. θ then differs from the estimate in double
-        precision by less than that ``tol`` allows. Log-likelihoods are summed in double precision either way.
+        right to about 1e-6 for each sample, so a smaller ``tol`` brings nothing. With a larger one θ differs from the
+        estimate in double precision by less than that ``tol`` allows. Log-likelihoods are summed in double precision
+        either way.
 
     Notes
     -----

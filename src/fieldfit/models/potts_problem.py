@@ -37,6 +37,8 @@ _NO_PLACES: IntArray = np.empty(0, dtype=np.int64)
 _FEW_CONFIGURATIONS, _FEW_SHARE, _MOST_PLACES = 20_000, 0.02, 50_000_000
 #: Number of parameters above which a fit in single precision keeps fewer pairs.
 _MANY_PARAMETERS = 1_000_000
+#: Relative error of values in single precision, with a margin: rounded couplings make them step functions of θ.
+_SINGLE_NOISE = 1e-7
 #: Numbers in a block of components, for sums by sample.
 _BLOCK = 1 << 22
 
@@ -89,6 +91,7 @@ class PottsProblem(Problem):
         self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection], *, single: bool = False
     ) -> None:
         self._single = single
+        self.value_noise = _SINGLE_NOISE if single else 0.0
         # The pairs of L-BFGS take most of a fit's memory. With the preconditioner, four pairs need as many
         # evaluations as ten, and three need a tenth more. Large fits in single precision should need little memory.
         self.pairs = 3 if single and tables.n_parameters >= _MANY_PARAMETERS else 4

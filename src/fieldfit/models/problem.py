@@ -43,6 +43,8 @@ class Problem(ABC):
     optimiser: Literal["auto", "lbfgs"] = "auto"
     #: Number of pairs in L-BFGS; None: the default.
     pairs: int | None = None
+    #: Relative error of the values, where they are less accurate than double precision: optimisers then rely on gradients.
+    value_noise: float = 0.0
     #: Whether scores are streamed in blocks of many samples. If not, only scores of few samples are computed.
     streams_scores: bool = True
     #: Whether a product needs messages to other processes. With few parameters, the whole Hessian is then computed at

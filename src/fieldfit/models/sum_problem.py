@@ -44,6 +44,7 @@ class SumProblem(Problem):
         #: What sums need: the parts with a weight other than 0.
         self.used = tuple((w, p) for w, p in pairs if np.any(w) and (families is None or p.betas.any()))
         self.used = self.used or ((self.weights[0], self.parts[0]),)
+        self.value_noise = max(part.value_noise for _, part in self.used)
 
     def with_betas(self, betas: FloatArray) -> SumProblem | None:
         """The parts with the new weights."""

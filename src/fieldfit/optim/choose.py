@@ -52,6 +52,7 @@ def minimise(
     l1_groups: IntArray | None = None,
     units: FloatArray | None = None,
     fresh: bool = False,
+    value_noise: float = 0.0,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -64,7 +65,7 @@ def minimise(
     as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`. ``history`` is the number of pairs that the
     quasi-Newton methods keep, None for their own defaults; Newton's method has none. With ``units``
     (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that. ``fresh``
-    is that of `minimise_lbfgs`. A ``keeper``
+    and ``value_noise`` are those of `minimise_lbfgs`. A ``keeper``
     gets the state after each iteration, and may have one to continue from: the result then has the same bits.
     """
     if units is not None and l1_groups is None and np.any(units != 1.0):  # a norm has one unit for its whole group
@@ -85,6 +86,7 @@ def minimise(
                 product_cost=product_cost,
                 l1=None if l1 is None else l1 / units,
                 fresh=True,  # the quotient
+                value_noise=value_noise,
                 callback=scaled.callback(callback),
                 keeper=keeper,
             )
@@ -110,6 +112,7 @@ def minimise(
                 preconditioner=preconditioner,
                 hessian_diagonal=hessian_diagonal,
                 hessian=hessian,
+                value_noise=value_noise,
                 callback=callback,
                 keeper=keeper,
             )
@@ -132,6 +135,7 @@ def minimise(
                 history=history,
                 diagonal=metric,
                 groups=l1_groups,
+                value_noise=value_noise,
                 callback=callback,
                 keeper=keeper,
             )
@@ -144,6 +148,7 @@ def minimise(
             history=PAIRS if history is None else history,
             preconditioner=preconditioner,
             fresh=fresh,
+            value_noise=value_noise,
             callback=callback,
             keeper=keeper,
         )

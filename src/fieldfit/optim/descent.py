@@ -49,7 +49,12 @@ class Point:
 
 
 class Descent(ABC):
-    """One run: the current point and the account of the work. A method says how it begins and what a step is."""
+    """One run: the current point and the account of the work. A method says how it begins and what a step is.
+
+    ``value_noise`` is the relative error of the values, where they are less accurate than double precision.
+    """
+
+    value_noise = 0.0
 
     def __init__(self, fun: ValueGradient, x: FloatArray, callback: Callback | None) -> None:
         self.current = Point(x, np.full(x.size, np.nan))

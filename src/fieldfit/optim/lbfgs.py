@@ -44,6 +44,7 @@ def minimise_lbfgs(
     history: int = PAIRS,
     preconditioner: Preconditioner | None = None,
     fresh: bool = False,
+    value_noise: float = 0.0,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -52,7 +53,8 @@ def minimise_lbfgs(
     It has converged when max |gradient| ≤ ``gtol``, or, with ``ftol`` > 0, when an iteration lowers the value by at
     most ftol · max(|value|, 1). ``history`` is the number of pairs kept; ``preconditioner`` the diagonal of an
     approximate Hessian or a callable v ↦ M⁻¹v. ``fun`` must not keep the array it is given: later calls overwrite it.
-    ``fresh`` says that it returns a new array for the gradient each time, which is then kept without a copy. A
+    ``fresh`` says that it returns a new array for the gradient each time, which is then kept without a copy.
+    ``value_noise`` is the relative error of the values: differences below it are left to the slopes. A
     KeyboardInterrupt inside ``fun`` ends the run at the last accepted point.
     """
     if history < 1:
@@ -62,7 +64,7 @@ def minimise_lbfgs(
     first = preconditioner if staged is None else staged.first
     diagonal, operator = split_preconditioner(first, x.size)
     descent = _Descent(fun, x, callback, Memory(x.size, history, diagonal), diagonal is not None, operator, staged)
-    descent.fresh, descent.cheap = fresh, is_cheap(first)
+    descent.fresh, descent.cheap, descent.value_noise = fresh, is_cheap(first), value_noise
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
 
@@ -202,7 +204,7 @@ class _Descent(Descent):
             return value, slope
 
         moved: list[float] = []
-        _, outcome = wolfe_search(evaluate, self.current.value, slope, first)
+        _, outcome = wolfe_search(evaluate, self.current.value, slope, first, value_noise=self.value_noise)
         return outcome, value
 
     def _accept(self, value: float) -> None:

@@ -43,15 +43,22 @@ class Trial:
 
 
 def wolfe_search(
-    evaluate: Callable[[float], tuple[float, float]], value: float, slope: float, step: float, limit: int = 40
+    evaluate: Callable[[float], tuple[float, float]],
+    value: float,
+    slope: float,
+    step: float,
+    *,
+    limit: int = 40,
+    value_noise: float = 0.0,
 ) -> tuple[Trial, SearchOutcome]:
     """Search from ``step``, where ``evaluate(t)`` gives φ(t) and φ'(t); at most ``limit`` evaluations.
 
+    ``value_noise`` is the relative error of the values, where they are less accurate than double precision.
     The last call of ``evaluate`` is at the step that is returned, unless the search failed.
     """
     start = Trial(0.0, value, slope)
     lower, upper = start, None
-    noise = VALUE_NOISE * abs(value)
+    noise = max(VALUE_NOISE, value_noise) * abs(value)
     width = math.inf
     for _ in range(limit):
         trial = Trial(step, *evaluate(step))

@@ -42,6 +42,7 @@ def minimise_newton(
     hessian_diagonal: Callable[[FloatArray], FloatArray] | None = None,
     dense_below: int = DENSE_BELOW,
     hessian: Callable[[FloatArray], FloatArray] | None = None,
+    value_noise: float = 0.0,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -49,7 +50,7 @@ def minimise_newton(
 
     Up to ``dense_below`` parameters the Hessian is built from products and factorised. ``preconditioner`` (a diagonal
     or v ↦ M⁻¹v) holds for the whole run; without it ``hessian_diagonal(x)`` is asked at each new point, and its
-    entries must be positive. Convergence, interrupts and ``callback`` as in `minimise_lbfgs`.
+    entries must be positive. Convergence, interrupts, ``value_noise`` and ``callback`` as in `minimise_lbfgs`.
     """
     if hessian_product is None and hessian is None:
         raise FieldfitError("Newton's method needs hessian_product or hessian; neither was given.")
@@ -57,6 +58,7 @@ def minimise_newton(
     split_preconditioner(preconditioner, x.size)
     dense = hessian is not None or x.size <= dense_below
     newton = _Newton(fun, x, callback, hessian_product, hessian, preconditioner, hessian_diagonal, dense)
+    newton.value_noise = value_noise
     return newton.minimise(gtol, ftol, max_iter, keeper)
 
 
@@ -112,7 +114,7 @@ class _Newton(Descent):
 
     def _truncated_step(self, gtol: float) -> Status | None:
         """One accepted step of the trust region; shrinks it as often as needed."""
-        noise = _NOISE * abs(self.current.value)
+        noise = max(_NOISE, self.value_noise) * abs(self.current.value)
         while True:
             step = self._steihaug(gtol)
             if step is None:
@@ -151,7 +153,7 @@ class _Newton(Descent):
         slope = float(start.gradient @ direction)
         if not slope < 0:
             return Status.LINE_SEARCH
-        _, outcome = wolfe_search(evaluate, start.value, slope, 1.0)
+        _, outcome = wolfe_search(evaluate, start.value, slope, 1.0, value_noise=self.value_noise)
         if outcome is not SearchOutcome.FOUND:
             return Status.UNBOUNDED if outcome is SearchOutcome.UNBOUNDED else Status.LINE_SEARCH
         self.current = trial

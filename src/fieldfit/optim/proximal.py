@@ -48,6 +48,7 @@ def minimise_proximal(
     history: int | None = None,
     diagonal: FloatArray | None = None,
     groups: IntArray | None = None,
+    value_noise: float = 0.0,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -57,8 +58,8 @@ def minimise_proximal(
 
     It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
     0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20, or 6 from a million parameters on);
-    ``diagonal`` that of an approximate Hessian. ``fun`` must not keep the array it is given. A KeyboardInterrupt inside
-    ``fun`` ends the run at the last accepted point.
+    ``diagonal`` that of an approximate Hessian; ``value_noise`` as in `minimise_lbfgs`. ``fun`` must not keep the array it
+    is given. A KeyboardInterrupt inside ``fun`` ends the run at the last accepted point.
     """
     x = start_point(x0)
     if history is None:
@@ -68,6 +69,7 @@ def minimise_proximal(
     penalty = nonsmooth_penalty(l1, x.size, groups)
     model = QuadraticModel(x.size, history, diagonal)
     descent = _Descent(fun, x, callback, penalty, model, diagonal is not None)
+    descent.value_noise = value_noise
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
 
@@ -207,7 +209,7 @@ class _Descent(Descent):
             promise, arrival = self._penalty.slopes(free, x, moved, gradient, moved_gradient[free])
             return ProximalTrial(value + self._penalty.value(whole), promise, arrival)
 
-        outcome = backtrack(evaluate, at.value)
+        outcome = backtrack(evaluate, at.value, value_noise=self.value_noise)
         if outcome is SearchOutcome.FOUND and trial is not None:
             self._accept(*trial)
         return outcome
@@ -224,13 +226,15 @@ class ProximalTrial:
     arrival: float
 
 
-def backtrack(evaluate: Callable[[float], ProximalTrial], value: float, limit: int = 40) -> SearchOutcome:
+def backtrack(
+    evaluate: Callable[[float], ProximalTrial], value: float, *, limit: int = 40, value_noise: float = 0.0
+) -> SearchOutcome:
     """Shorten the step from 1 until the value falls by 1e-4 of the promise; ``evaluate(t)`` is the step t.
 
     Near an optimum the difference of two values drowns in rounding, and the slopes decide, as in `wolfe_search`. The last
     call of ``evaluate`` is at the step that was accepted.
     """
-    step, noise = 1.0, VALUE_NOISE * abs(value)
+    step, noise = 1.0, max(VALUE_NOISE, value_noise) * abs(value)
     for _ in range(limit):
         trial = evaluate(step)
         if trial.value == -math.inf:

@@ -50,6 +50,7 @@ class ShardedProblem(Problem):
         self.n_samples = int(compiled.recipe.starts[-1])
         self.n_parameters, self.n_families = first.n_parameters, first.n_families
         self.optimiser = "lbfgs" if first.optimiser == "lbfgs" else "auto"
+        self.value_noise = first.value_noise
         self.streams_scores = first.streams_scores
 
     def with_betas(self, betas: FloatArray) -> ShardedProblem | None:

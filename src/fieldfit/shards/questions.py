@@ -54,6 +54,7 @@ class Reported(OfProblem):
             problem.with_betas(problem.betas) is not None,
             problem.exact_diagonal,
             problem.optimiser,
+            problem.value_noise,
             problem.streams_scores,
             selection.count(),
             0 if cost is None else cost.components,

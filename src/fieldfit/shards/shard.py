@@ -171,6 +171,7 @@ class Report:
     takes_betas: bool
     exact_diagonal: bool
     optimiser: str
+    value_noise: float
     streams_scores: bool
     selected: int
     components: int
