@@ -44,6 +44,9 @@ struct BlockTask {
     const int64_t* samples;  // (count) which samples, or null: first, first + 1, ...
     int64_t first, count, chunk_first;
     const double* sample_weight;  // (n) or null
+    // (count) or null: a sample stands for all with its configuration of the rest, whose summed weight this is. The
+    // value is then that of -log Z alone, and so are its derivatives.
+    const double* rest_weight;
     double beta;
     double* out;      // (n), added to, for values and products
     double* scratch;  // block_scratch numbers

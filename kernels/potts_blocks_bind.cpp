@@ -49,10 +49,13 @@ class PottsBlocks : private PottsGraph {
     // Sums over the samples first..first + count - 1; returns the value. The results are set.
     double sums(int mode, int64_t first, int64_t count, In<double> couplings, In<double> fields,
                 In<double> couplings_direction, In<double> fields_direction, In<double> beta, In<double> sample_weight,
-                Out<double> couplings_out, Out<double> fields_out, int n_threads) const {
+                In<double> rest_weight, Out<double> couplings_out, Out<double> fields_out, int n_threads) const {
         need(mode >= 0 && mode <= 2, "sums are for the modes gradient, hessian and diagonal");
-        const Call call = checked(static_cast<PottsMode>(mode), first, count, couplings, fields, couplings_direction,
-                                  fields_direction, beta, sample_weight, n_threads);
+        Call call = checked(static_cast<PottsMode>(mode), first, count, couplings, fields, couplings_direction,
+                            fields_direction, beta, sample_weight, n_threads);
+        need(rest_weight.shape(0) == 0 || (listed_ && rest_weight.shape(0) == samples_.shape(0)),
+             "rest_weight needs one number for each listed sample");
+        call.rest_weight = rest_weight.shape(0) ? rest_weight.data() : nullptr;
         need(couplings_out.shape(0) == couplings.shape(0) && fields_out.shape(0) == fields.shape(0),
              "the results need the shapes of couplings and fields");
         nb::gil_scoped_release release;
@@ -124,6 +127,7 @@ class PottsBlocks : private PottsGraph {
         bool directed;
         const double *couplings, *fields, *couplings_direction, *fields_direction, *beta, *sample_weight;
         int threads;
+        const double* rest_weight = nullptr;
     };
 
     struct Inside {
@@ -275,6 +279,7 @@ class PottsBlocks : private PottsGraph {
                 const int64_t *all = of_.samples_.data() + p[b], *end = of_.samples_.data() + p[b + 1];
                 task.samples = std::lower_bound(all, end, from);
                 task.count = std::lower_bound(task.samples, end, to) - task.samples;
+                if (call_.rest_weight) task.rest_weight = call_.rest_weight + (task.samples - of_.samples_.data());
             }
             if (task.count == 0) return 0.0;
             const uint8_t* columns[potts_block_sites];
@@ -366,9 +371,11 @@ void bind_potts_blocks(nb::module_& module) {
              nb::arg("pointer"), nb::arg("samples"))
         .def("sums", &PottsBlocks::sums, nb::arg("mode"), nb::arg("first"), nb::arg("count"), nb::arg("couplings"),
              nb::arg("fields"), nb::arg("couplings_direction"), nb::arg("fields_direction"), nb::arg("beta"),
-             nb::arg("sample_weight"), nb::arg("couplings_out").noconvert(), nb::arg("fields_out").noconvert(),
-             nb::arg("n_threads"),
-             "Set the results to sums over some samples and return the value (modes gradient, hessian, diagonal).")
+             nb::arg("sample_weight"), nb::arg("rest_weight"), nb::arg("couplings_out").noconvert(),
+             nb::arg("fields_out").noconvert(), nb::arg("n_threads"),
+             "Set the results to sums over some samples and return the value (modes gradient, hessian, diagonal).\n\n"
+             "rest_weight, of the listed samples or empty: each stands for all samples with its configuration of the\n"
+             "rest, whose summed weight this is; the sums are those of -log Z alone.")
         .def("by_sample", &PottsBlocks::by_sample, nb::arg("mode"), nb::arg("first"), nb::arg("count"),
              nb::arg("couplings"), nb::arg("fields"), nb::arg("couplings_direction"), nb::arg("fields_direction"),
              nb::arg("beta"), nb::arg("out").noconvert(), nb::arg("n_threads"),

@@ -143,7 +143,10 @@ double potts_block(const BlockTask& task) {
     uint8_t x[potts_block_sites];
     for (int64_t i = 0; i < task.count; ++i) {
         const int64_t sample = task.samples ? task.samples[i] : task.first + i, row = sample - task.chunk_first;
-        const double weight = task.beta * (task.sample_weight ? task.sample_weight[sample] : 1.0);
+        const bool rest = task.rest_weight != nullptr;
+        const double weight = task.beta * (rest                 ? task.rest_weight[i]
+                                           : task.sample_weight ? task.sample_weight[sample]
+                                                                : 1.0);
         int64_t observed = 0;
         for (int64_t a = 0; a < k; ++a) {
             x[a] = task.columns[a][sample];
@@ -151,7 +154,7 @@ double potts_block(const BlockTask& task) {
         }
         own_fields(task, task.fields, false, row, x, tables.fields);
         double* table = build(task, tables.fields, false, tables.table);
-        const double score = table[observed];
+        const double score = rest ? 0.0 : table[observed];
         double sum = 0.0;
         const double value = weight * (score - exponentials(table, size, sum));
         const double scale = weight / sum;
@@ -175,7 +178,7 @@ double potts_block(const BlockTask& task) {
             case PottsMode::gradient:
                 total += value;
                 for (int64_t s = 0; s < size; ++s) table[s] *= -scale;
-                table[observed] += weight;
+                if (!rest) table[observed] += weight;
                 break;
             case PottsMode::hessian:
                 for (int64_t s = 0; s < size; ++s) table[s] *= -scale * (along[s] - mean);

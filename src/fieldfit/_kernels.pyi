@@ -765,12 +765,16 @@ class PottsBlocks:
         sample_weight: Annotated[
             NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
+        rest_weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         couplings_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
         fields_out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
         n_threads: int,
     ) -> float:
         """
         Set the results to sums over some samples and return the value (modes gradient, hessian, diagonal).
+
+        rest_weight, of the listed samples or empty: each stands for all samples with its configuration of the
+        rest, whose summed weight this is; the sums are those of -log Z alone.
         """
 
     def by_sample(

@@ -21,6 +21,7 @@ MODELS = {
     "complete, 5 states, no fields": lambda: ff.Potts(5, 5, fields=False),
     "grid, 4 states": lambda: ff.Potts.grid(3, 3, 4),
     "tied grid": lambda: ff.Potts.grid(3, 4, 3, tied=True),
+    "small tied grid": lambda: ff.Potts.grid(2, 3, 3, tied=True),
     "agreement": lambda: ff.Potts(5, 3, couplings="agree"),
     "sites without edges": lambda: ff.Potts(5, 3, [(0, 1), (2, 0)]),
     "nine states": lambda: ff.Potts(5, 9),
@@ -73,6 +74,31 @@ def test_agrees_with_the_general_engine(name: str, text: str) -> None:
     near(fast.betas, slow.betas)
     other = np.linspace(0.0 if fast.n_families > 1 else 0.5, 2.0, fast.n_families)
     near(fast.with_betas(other).value_grad(theta)[1], slow.with_betas(other).value_grad(theta)[1])
+
+
+@pytest.mark.parametrize(
+    "text", ["PL2", "PL4", "0.5*PL3 + PL2@0.3", "0.4*PL3/row", "Blocks({0,1},{2,3,4})@2 + 0.6*PL4/row"]
+)
+@pytest.mark.parametrize("name", ["complete, 3 states", "small tied grid", "agreement", "sites without edges"])
+def test_samples_share_sums_over_the_states_of_a_block(name: str, text: str) -> None:
+    fast, slow, random = compiled(name, text, 1300)
+    whole = [part for part in fast._parts if part.rows is None or len(part.rows)]
+    assert any(part.rests is not None for part in whole)
+    theta, v = random.normal(size=(2, fast.n_parameters)) * 0.5
+    for weight in (None, random.uniform(0.0, 2.0, 1300)):
+        for left, right in zip(fast.value_grad(theta, weight), slow.value_grad(theta, weight), strict=True):
+            near(left, right)
+        near(fast.hessian_product(theta, v, weight), slow.hessian_product(theta, v, weight))
+    near(fast.row_values(theta).sum(), fast.value_grad(theta)[0])
+    assert fast.row_products(theta, v).sum() == pytest.approx(fast.value_grad(theta)[1] @ v, rel=1e-9)
+    if fast.exact_diagonal:
+        place = int(np.argmax(fast.hessian_diagonal(theta)))
+        unit = np.eye(1, fast.n_parameters, place)[0]
+        near(fast.hessian_diagonal(theta)[place], -fast.hessian_product(theta, unit)[place])
+    with use_threads(3):
+        again = fast.value_grad(theta)
+    assert again[0] == fast.value_grad(theta)[0]
+    assert again[1].tobytes() == fast.value_grad(theta)[1].tobytes()
 
 
 @pytest.mark.parametrize("name", ["complete, 3 states", "grid, 4 states", "sites without edges"])

@@ -43,8 +43,9 @@ def blocks_support(part: FamilySelection, q: int) -> bool:
 def blocks_are_worth_a_kernel(part: FamilySelection, q: int, m: int, n: int) -> bool:
     """Whether the kernel is the better choice for the blocks of n samples.
 
-    It sums over the states of a block for each sample. The general engine does so once for each configuration of the
-    rest (the full likelihood has one configuration), but stores an entry for each component of each sample.
+    It sums over the states of a block for each sample, or for each configuration of the block's neighbours where those of
+    all blocks are few and all samples have all blocks. The general engine always does so once for each configuration of
+    the rest (the full likelihood has one configuration), but stores an entry for each component of each sample.
     """
     k = _largest_block(part)
     if k == m:

@@ -1,7 +1,8 @@
 """Potts fields by their own kernel: blocks of several sites given all the rest, with one byte per cell.
 
-An evaluation costs as much as PL1 (potts_problem.py) plus q^k exponentials for each selected block of k sites. Only
-the samples and the listed entries take memory in proportion to the number of samples (kernels/potts_blocks.hpp).
+An evaluation costs as much as PL1 (potts_problem.py) plus q^k exponentials for each selected block of k sites and each
+sample, or each configuration of the block's neighbours where those are few (potts_rests.py). Only the samples and the
+listed entries take memory in proportion to the number of samples (kernels/potts_blocks.hpp).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from fieldfit.models.pairwise_layout import NO_FLOATS, NO_INTS, BlockFamily, Edg
 from fieldfit.models.potts_blocks import BlockPieces
 from fieldfit.models.potts_memory import bytes_of_blocks, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
+from fieldfit.models.potts_rests import SharedRests
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
@@ -31,13 +33,15 @@ _GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS = range(5)
 class _Part:
     """One family: the kernel's handle, the weight of each piece, and the samples that the handle holds (None: all).
 
-    ``use`` (m,) is the summed weight of the components of each site, over all samples of weight 1.
+    ``use`` (m,) is the summed weight of the components of each site, over all samples of weight 1. ``rests`` sums over
+    all samples faster, where the neighbours of the pieces have few configurations.
     """
 
     handle: Any  # _kernels.PottsBlocks, called with arrays of several layouts
     beta: FloatArray
     rows: IntArray | None
     use: FloatArray
+    rests: SharedRests | None
 
 
 class PottsBlocksProblem(Problem):
@@ -68,13 +72,14 @@ class PottsBlocksProblem(Problem):
         family = cast(BlockFamily, part.family)
         component_beta = np.ones(family.size) if not np.ndim(part.beta) else np.asarray(part.beta, dtype=np.float64)
         pieces = BlockPieces.of(family, edge_number)
-        columns, rows, start, samples = self._columns, None, NO_INTS, NO_INTS
+        columns, rows, start, samples, rests = self._columns, None, NO_INTS, NO_INTS, None
         if part.indices is None:
             pieces, beta = pieces.merged(component_beta)
             entries = np.full(len(beta), float(self.n_samples if part.rows is None else part.rows.sum()))
             if part.rows is not None:
                 rows = np.flatnonzero(part.rows)
                 columns = np.ascontiguousarray(columns[:, rows] if len(rows) else columns[:, :1])
+            rests = SharedRests.of(columns, self.tables, pieces, beta)
         else:
             beta = component_beta[pieces.component]
             pointer, listed = part.component_rows(self.n_samples)
@@ -85,7 +90,7 @@ class PottsBlocksProblem(Problem):
         tables = self.tables
         handle = _kernels.PottsBlocks(columns, tables.edges, tables.q, pieces.pointer, pieces.members, start, samples)
         use = sums_by(pieces.members.astype(np.int64), np.repeat(beta * entries, np.diff(pieces.pointer)), tables.m)
-        return _Part(handle, beta, rows, use / self.n_samples)
+        return _Part(handle, beta, rows, use / self.n_samples, rests)
 
     @property
     def betas(self) -> FloatArray:
@@ -166,9 +171,12 @@ class PottsBlocksProblem(Problem):
             start, stop = np.searchsorted(part.rows, (start, stop)).tolist()
             if start == stop:
                 return 0.0, np.zeros(self.n_parameters)
+        if part.rests is not None and stop - start == part.rests.columns.shape[1]:
+            value, out, field_out = part.rests.sums(mode, arrays, beta, weight)
+            return value, self.tables.to_parameters(out, field_out)
         result, out, field_out = self.tables.results()
         value = part.handle.sums(
-            mode, start, stop - start, *arrays, beta * part.beta, weight, out, field_out, get_threads()
+            mode, start, stop - start, *arrays, beta * part.beta, weight, NO_FLOATS, out, field_out, get_threads()
         )
         return value, self.tables.to_parameters(out, field_out) if result is None else result
 
