@@ -73,9 +73,10 @@ def fits(source, folder):
 
 def shards(source, folder):
     problem, count = Problem(source), source.randint(1, 9)
-    fit = problem.fit(shards=count)
-    same(fit, problem.fit(shards=count))
-    assert np.allclose(fit.theta, problem.fit().theta, atol=1e-3)
+    # At the usual tolerance, directions that only sigma2 determines differ by more.
+    fit = problem.fit(shards=count, tol=1e-9)
+    same(fit, problem.fit(shards=count, tol=1e-9))
+    assert np.allclose(fit.theta, problem.fit(tol=1e-9).theta, atol=1e-3)
 
 
 def refinements(source, folder):

@@ -10,11 +10,12 @@ import pytest
 import fieldfit as ff
 from fieldfit.api.misfit import differing_moments
 from fieldfit.api.moments import fit_moments, runaway
+from fieldfit.data.container import read_container, write_container
 from fieldfit.report.fit_charts import Coefficient, add_coefficients
 from fieldfit.report.frontier import FrontierPoint, Limits
 from fieldfit.report.page import Page
 from fieldfit.report.svg import Chart, Scale
-from fieldfit.types import ModelError, RunawayWarning
+from fieldfit.types import FileFormatError, ModelError, RunawayWarning
 
 
 def test_couplings_of_binary_fields_are_the_parameters():
@@ -163,6 +164,18 @@ def test_one_sample_is_no_reason_for_a_warning():
     model = ff.BoltzmannMachine(12, biases=True)
     x = np.random.default_rng(0).integers(0, 2, (1, 12))
     assert runaway(ff.fit(model, x, "PL1", sigma2=1.0)) == ""
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_a_history_whose_iterations_are_no_numbers_is_refused(tmp_path, number):
+    model = ff.BoltzmannMachine(2)
+    ff.fit(model, [[0, 1], [1, 0], [1, 1], [0, 0]], "PL1").save(tmp_path / "a.ff")
+    header, arrays = read_container(tmp_path / "a.ff")
+    changed = arrays["history"].copy()
+    changed[0, 0] = number
+    write_container(tmp_path / "b.ff", header, arrays | {"history": changed})
+    with pytest.raises(FileFormatError, match="the history has an iteration without a number"):
+        ff.load(tmp_path / "b.ff")
 
 
 def test_files_keep_the_course_and_the_caution(tmp_path):

@@ -1,9 +1,11 @@
 """Ctrl-C during imports and between the files of a command."""
 
+import _weakrefset
 import importlib
 import os
 import signal
 import time
+import weakref
 
 import pytest
 
@@ -33,6 +35,58 @@ def test_an_import_ends_before_the_interrupt(tmp_path, monkeypatch):
     assert ended == [True]
     assert interrupts.seen
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Pressed:
+    """Its finaliser is interrupted."""
+
+    def __init__(self, ended):
+        self.ended = ended
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        self.ended.append(True)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_finaliser_ends_before_the_interrupt(weak):
+    """Python would print what is raised there, and go on."""
+    ended = []
+
+    class Entry:
+        pass
+
+    class Pressing(weakref.WeakSet):
+        def __init__(self):
+            super().__init__()
+            remove = self._remove
+
+            def remove_and_press(reference):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.1)
+                remove(reference)
+                ended.append(True)
+
+            # As the callback of weakref.WeakSet, whose file and name the handler knows.
+            code = remove_and_press.__code__.replace(co_filename=_weakrefset.__file__, co_name="_remove")
+            remove_and_press.__code__ = code
+            self._remove = remove_and_press
+
+    def work():
+        if weak:
+            entries, entry = Pressing(), Entry()
+            entries.add(entry)
+            del entry
+        else:
+            Pressed(ended)
+        time.sleep(5)
+
+    with patient_interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        work()
+    assert ended == [True]
+    assert interrupts.seen
 
 
 def test_outside_of_imports_it_comes_at_once():

@@ -216,7 +216,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
         )
     except FileFormatError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, FieldfitError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, IndexError, AttributeError, FieldfitError) as error:
         raise FileFormatError(
             f"{path} is a fieldfit file but its contents do not fit together ({type(error).__name__}: {error}). "
             f"Save the fit again."

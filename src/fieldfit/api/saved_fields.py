@@ -66,6 +66,8 @@ def checked_history(array: Array) -> tuple[Progress, ...]:
     """Read the iterations of a fit from lines (iteration, value, gradient norm, seconds); raises ValueError."""
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype != np.float64:
         raise ValueError("the history has other than four numbers a line")
+    if not np.isfinite(array[:, 0]).all():
+        raise ValueError("the history has an iteration without a number")
     return tuple(Progress(int(k), value, norm, seconds) for k, value, norm, seconds in array.tolist())
 
 

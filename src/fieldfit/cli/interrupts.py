@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM on the command line wait for an import to end, and are remembered even if the exception is lost.
+"""Ctrl-C and SIGTERM on the command line wait for imports and finalisers to end, which would lose the exception.
 
 A KeyboardInterrupt in the middle of an import is lost in a callback of the import system, or becomes an ImportError of
-NumPy or SciPy. So the handler checks where the program is, and tries again a little later while an import is under way.
+NumPy or SciPy. Python prints and forgets what is raised in ``__del__`` and in callbacks of weak references. So the handler
+checks where the program is, and tries again a little later while it is in one of these.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-#: Seconds between two checks of an import that is under way.
+#: Seconds between two checks of whether the program has left an import or a finaliser.
 _AGAIN = 0.02
 
 
@@ -28,7 +29,7 @@ class Interrupts:
             self.seen = True
         if number == signal.SIGTERM:
             self.terminated = True
-        if _importing(frame):
+        if _would_be_lost(frame):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN)
             return
         raise KeyboardInterrupt
@@ -57,9 +58,13 @@ def patient_interrupts() -> Iterator[Interrupts]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _importing(frame: FrameType | None) -> bool:
+def _would_be_lost(frame: FrameType | None) -> bool:
+    """Whether an exception that is raised here may not reach the command: inside an import or a finaliser."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        code = frame.f_code
+        if code.co_filename.startswith("<frozen importlib") or code.co_name == "__del__":
+            return True
+        if code.co_filename.endswith(("weakref.py", "_weakrefset.py")) and "remove" in code.co_name:
             return True
         frame = frame.f_back
     return False
