@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from properties import examples
 
 import fieldfit as ff
-from fieldfit.data.samples import as_table
+from fieldfit.data.samples import Table, as_table
 from fieldfit.refinement.stages.simulated import Simulated
 from fieldfit.shards.backend import LocalBackend
-from fieldfit.shards.folder import INDEX, open_folder
+from fieldfit.shards.folder import INDEX, open_folder, write_folder
 from fieldfit.shards.making import TextTable, make_shards
 from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.types import DataError, FieldfitError, FileAccessError, FileFormatError
@@ -263,6 +263,20 @@ def test_the_command_line_makes_shards_and_fits_them(text, whole, tmp_path):
     np.testing.assert_allclose(ff.load(tmp_path / "fit.ff").theta, whole.theta, atol=1e-7)
     assert run(["fit", "boltzmann", str(tmp_path / "s"), "--columns", "a,b"]) == 2
     assert run(["plan", "boltzmann", str(tmp_path / "s")]) == 0
+
+
+@pytest.mark.parametrize("shards", [2, 8])
+def test_as_many_samples_come_to_the_client_of_a_plan_whatever_their_number(tmp_path, monkeypatch, shards):
+    model = ff.BoltzmannMachine(3, biases=True)
+    drawn = model.sample(np.linspace(-0.5, 0.5, 6), 25_000, random_state=0).codes
+    tables = (Table(drawn, model.names, model.states) for _ in range(shards))
+    folder = write_folder(tmp_path / "shards", tables, model.states)
+    gathered, subset = [], ShardedDataset.subset
+    monkeypatch.setattr(ShardedDataset, "subset", lambda self, rows: gathered.append(len(rows)) or subset(self, rows))
+    plan = ff.plan(model, folder, policies=["PL1", "FL"])
+    assert plan.best in ("PL1", "FL")
+    # Forty to see the size of a Hessian, the pilot, and those by which the work of a shard is counted.
+    assert gathered == [20_000, 40, 2_000]
 
 
 LARGE = """
