@@ -12,6 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 from fieldfit.models.problem import Problem
@@ -35,6 +36,7 @@ _SHARED = (
 )  # fmt: skip
 
 
+@cache
 def is_setup(kind: str) -> bool:
     """Whether the operations of this kind are counted once for a fit."""
     return kind.startswith(_SETUP)

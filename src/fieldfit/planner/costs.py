@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +63,7 @@ class FitCosts:
     rates: Calibration
     reading: float = 0.0  # seconds to read the data, which every fit does
     shards: Shards | None = None  # of samples that are evaluated in pieces; work is then counted for one of them
+    _known: dict[tuple[int, float, bool], list[Work]] = field(default_factory=dict, init=False, compare=False)
 
     def _everything(self, lam: FloatArray) -> bool:
         return all(share in (0.0, 1.0) and (share == 0 or self.ingredients[k].certain) for k, share in enumerate(lam))
@@ -72,12 +73,20 @@ class FitCosts:
         works, steps, everything = [], [], self._everything(lam)
         for place in np.flatnonzero(lam).tolist():
             part = self.ingredients[place]
-            alone = part.together if everything else part.selected
-            shares = part.bound.shares(float(lam[place]))
-            works += [family.work(share) for family, share in zip(alone.families, shares, strict=True)]
+            works += self._alone(place, float(lam[place]), everything)
             # What is selected as a whole takes as long as it does alone, whatever is mixed with it.
             steps.append((part.together if lam[place] == 1.0 else part.selected).steps)
         return combine(works), steps
+
+    def _alone(self, place: int, lam: float, everything: bool) -> list[Work]:
+        """The operations of one ingredient, by family; a search varies one λ at a time."""
+        key = place, lam, everything
+        if key not in self._known:
+            part = self.ingredients[place]
+            families = (part.together if everything else part.selected).families
+            shares = part.bound.shares(lam)
+            self._known[key] = [family.work(share) for family, share in zip(families, shares, strict=True)]
+        return self._known[key]
 
     def seconds(self, lam: FloatArray, steps: Steps | None = None) -> float:
         """Seconds of a fit on this machine; ``steps`` are other steps than those from 0."""

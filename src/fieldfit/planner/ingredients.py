@@ -51,6 +51,14 @@ class FitWork(NamedTuple):
     steps: Steps
 
 
+class KnownFamily(NamedTuple):
+    """A family with everything selected: compiled, the seconds of an evaluation, and the steps of its fit."""
+
+    problem: Problem
+    evaluation: float
+    steps: Steps
+
+
 @dataclass(frozen=True)
 class Ingredient:
     """``law`` has λ = β = 1 where these are free; ``flops`` are those of a sample at λ = 1.
@@ -144,12 +152,11 @@ class Builder:
     states: float | None  # where moments are sums over all of them
     allowance: Allowance
     flops: float = math.inf
+    simulated: bool = False  # the samples were drawn from the model
     skipped: dict[str, SkippedError] = field(default_factory=dict)
     reserved: float = 0.0  # seconds of moments to come
     _known: dict[Hashable, Ingredient | SkippedError] = field(default_factory=dict)  # by the mean over Z
-    _single: dict[str, tuple[Problem, float]] = field(
-        default_factory=dict
-    )  # family alone, and seconds of an evaluation
+    _single: dict[str, KnownFamily] = field(default_factory=dict)  # by name
 
     def build(self, laws: Sequence[Law]) -> list[Ingredient]:
         """The ingredients that can be made, in order."""
@@ -178,7 +185,7 @@ class Builder:
         """Evaluations on the samples that take as long as the moments of a law whose Hessian takes ``hessian`` of them."""
         if self.states is not None:
             return (hessian + 3.0) * self.states / self.rows.n
-        return self.pilot.effort.passes(hessian, self.request.n_functionals)
+        return self.pilot.effort.passes(hessian, self.request.n_functionals, self.rows.n)
 
     @property
     def counted_passes(self) -> float:
@@ -207,33 +214,34 @@ class Builder:
             return self._too_long(f"{front} compiling it", compiling, self._left())
         began = clock()
         fitted = problem = expected_problem(bound, rows.n, partial(model.compile, rows))
-        known = self._known_sum(bound)
+        known, steps = self._known_sum(bound), None
         if known is None:
             evaluation = least_seconds(partial(problem.value_grad, pilot.theta))
             moments = self.passes(problem.hessian_evaluations) * evaluation
         else:
-            problem, evaluation = known
+            problem, evaluation, steps = known
             moments = _NOISE_PASSES * evaluation
         needed, left = clock() - began + moments, self._left()
         if optional and needed > left:
             return self._too_long(f"{front} estimating its variance", needed, left)
-        if len(bound.families) == 1 and _mean_weights(bound) == [1.0]:
-            self._single[bound.families[0].name] = problem, evaluation
         self.reserved += moments
         self.flops -= moment_flops
-        steps, deadline = None, math.inf
+        deadline = math.inf
         if request.target.seconds is not None:
-            each = evaluation * pilot.fewer.n / rows.n
+            # One component of a joint field has one sum for all samples.
+            each = evaluation if bound.families[0].size == 1 else evaluation * pilot.fewer.n / rows.n
             allowed = min(2 * max(_USUAL_TRIAL_STEPS, pilot.steps.count) * each, _FIT_SHARE * (left - moments))
             deadline = clock() + allowed
-            if allowed < _FEWEST_TRIAL_STEPS * each and not is_pilot:
+            if steps is None and allowed < _FEWEST_TRIAL_STEPS * each and not is_pilot:
                 steps = usual_steps(model.n_parameters).times(pilot.scaling)
-        if is_pilot and pilot.fewer is not pilot.rows:
+        if is_pilot and self._fitted is pilot.fewer:
             steps = pilot.steps.times(pilot.scaling)
         works = [
             FitWork(self._works(bound, fitted, dataset), steps or self._steps(law, fitted, weight, deadline))
             for dataset, weight in self._samples
         ]
+        if len(bound.families) == 1 and _mean_weights(bound) == [1.0]:
+            self._single[bound.families[0].name] = KnownFamily(problem, evaluation, works[0].steps)
         return Ingredient(law, structure, bound, problem, partial(model.compile, rows), flops, works[0], works[-1])
 
     def _too_long(self, what: str, needed: float, left: float) -> SkippedError:
@@ -243,19 +251,21 @@ class Builder:
             told = f"and nothing is left of {self.allowance.limit}"
         return SkippedError(f"{what} alone would take about {needed:.2g} s, {told}.", for_time=True)
 
-    def _known_sum(self, bound: BoundPolicy) -> tuple[Problem, float] | None:
-        """The law in the mean over Z as a sum of families that are compiled, and the seconds of an evaluation."""
+    def _known_sum(self, bound: BoundPolicy) -> KnownFamily | None:
+        """The law in the mean over Z as a sum of families that are compiled, with the steps of the slowest of them."""
         weights = _mean_weights(bound)
         single = [self._single.get(family.name) for family in bound.families]
         if weights is None or None in single or self.states is not None:
             return None
-        parts, seconds = zip(*(part for part in single if part is not None), strict=True)
-        return SumProblem(parts, weights=weights), sum(seconds)
+        parts = [part for part in single if part is not None]
+        slowest = max((part.steps for part in parts), key=lambda steps: steps.equivalents)
+        problem = SumProblem([part.problem for part in parts], weights=weights)
+        return KnownFamily(problem, sum(part.evaluation for part in parts), slowest)
 
     @property
     def _fitted(self) -> Dataset:
-        """The samples that families are fitted to."""
-        return self.rows if self.pilot.fewer is self.pilot.rows else self.pilot.fewer
+        """The samples that families are fitted to: those of the moments, compiled anyway, if they are of the data."""
+        return self.rows if self.pilot.fewer is self.pilot.rows and not self.simulated else self.pilot.fewer
 
     @cached_property
     def _samples(self) -> list[tuple[Dataset, FloatArray | None]]:
@@ -281,7 +291,7 @@ class Builder:
             deadline=deadline,
         )  # fmt: skip
         # A fit that was stopped early says less than PL1 does, which no family of sequences undercuts by much.
-        if not steps.converged and rows is pilot.fewer:
+        if not steps.converged and pilot.fewer is not pilot.rows:
             least, most = pilot.steps.count, 3 * pilot.steps.count
             steps = steps.times(min(max(steps.count, least), most) / max(steps.count, 1))
         return steps.times(pilot.scaling)

@@ -34,7 +34,7 @@ from fieldfit.refinement.planned import LimitMoments
 from fieldfit.types import FloatArray
 from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
 from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.variance.sampled_moments import MomentPart, SampledMoments, sampled_moments
+from fieldfit.variance.sampled_moments import Control, MomentPart, SampledMoments, sampled_moments
 
 #: Joint states up to which expectations are sums over all of them.
 MOST_PLANNED_STATES = 1 << 12
@@ -77,7 +77,9 @@ class PilotMoments:
         metric, weight = criterion.size.metric, lam * beta
         bread, meat = criterion.bread_meat(lam, beta)
         # A standard deviation is known well enough from a few hundred samples.
-        some = slice(None, None, max(1, sampled.n // _ERROR_ROWS) if len(metric) > _MANY_DIRECTIONS else 1)
+        rows = len(sampled.counts)
+        some = slice(None, None, max(1, rows // _ERROR_ROWS) if len(metric) > _MANY_DIRECTIONS else 1)
+        counts = sampled.counts[some]
         composite = sampled.scores(weight, some)
         unit = np.eye(criterion.moments.count)[self.reference]
         try:
@@ -88,10 +90,9 @@ class PilotMoments:
                 ratio = along / along.mean() - base / base.mean()
                 by_direction = float(ratio.std(ddof=1) / math.sqrt(len(ratio)))
             if sampled.full is not None:
-                composite = composite - self._full_rows[some] @ sampled.total_information(weight)
                 extra = _lengths(np.linalg.solve(bread, composite.T).T, metric)
                 total = math.exp(value + criterion.reference)
-                return math.hypot(float(extra.std() / math.sqrt(sampled.n) / total), by_direction)
+                return math.hypot(_deviation(extra, counts) / math.sqrt(sampled.n) / total, by_direction)
             each = _lengths(np.linalg.solve(bread, composite.T).T, metric)
         except np.linalg.LinAlgError:
             return math.nan
@@ -100,17 +101,11 @@ class PilotMoments:
         base, share = self._reference_rows[some], 1.0
         if criterion.prior is not None:
             prior = np.linalg.solve(bread, np.linalg.solve(bread, criterion.prior).T)
-            share = float(each.mean() / (each.mean() + np.sum(prior * metric)))
-        by_sample = (each / each.mean() - base / base.mean()).std() / math.sqrt(sampled.n)
-        return math.hypot(share * float(by_sample), by_direction)
-
-    @cached_property
-    def _full_rows(self) -> FloatArray:
-        """I⁻¹ times the scores of maximum likelihood (n, d)."""
-        assert self.sampled is not None
-        assert self.full is not None
-        scores = self.sampled.scores(np.eye(len(self.sampled.names))[self.full])
-        return np.asarray(scores @ np.linalg.pinv(self.sampled.information[self.full], hermitian=True))
+            mean = np.average(each, weights=counts)
+            share = float(mean / (mean + np.sum(prior * metric)))
+        ratio = each / np.average(each, weights=counts) - base / np.average(base, weights=counts)
+        by_sample = _deviation(ratio, counts) / math.sqrt(sampled.n)
+        return math.hypot(share * by_sample, by_direction)
 
     @cached_property
     def _reference_rows(self) -> FloatArray:
@@ -131,6 +126,12 @@ def _along(directions: FloatArray, bread: FloatArray, meat: FloatArray) -> Float
 def _lengths(rows: NDArray[np.floating], metric: FloatArray) -> FloatArray:
     """xᵀ R x of each row."""
     return np.asarray(np.sum((rows @ metric) * rows, axis=1))
+
+
+def _deviation(values: FloatArray, counts: FloatArray) -> float:
+    """The standard deviation of values that occur ``counts`` times."""
+    mean = np.average(values, weights=counts)
+    return float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
 
 
 @dataclass(frozen=True)
@@ -314,6 +315,14 @@ class Gathering:
         )
         return moments if directions is not None else replace(moments, probes=projected)
 
+    def _control(self) -> Control | None:
+        """PL1, where there are more simulated samples than Hessians are taken of."""
+        place, few = self._place(PILOT_POLICY), self.pilot.effort.hessian_rows(self.rows.n)
+        if not self.simulated or place is None or few == self.rows.n:
+            return None
+        full = self._place(FULL)
+        return Control(self.ingredients[place].problem, few, None if full is None else self.ingredients[full].problem)
+
     def _sampled(self, basis: FloatArray | None, *, inside: bool) -> SampledMoments:
         sampled = sampled_moments(
             [*self.ingredients, *(replace(term, follows_model=inside) for term in self.stage_terms)],
@@ -322,14 +331,15 @@ class Gathering:
             basis=basis,
             random_state=self.request.random_state,
             inside=inside,
+            control=self._control() if inside and basis is None else None,
         )
         full = self._place(FULL)
-        if not inside or basis is not None or full is None or self.rows.relative_weight is not None:
-            return sampled
-        breads = sampled.breads.copy()
-        for place, term in enumerate(self.stage_terms, len(self.ingredients)):
-            breads[sampled.which[place]] = term.limit.bread(breads[sampled.which[full]])
-        return replace(sampled, breads=breads, squared=breads)
+        if inside and basis is None and full is not None and self.rows.relative_weight is None:
+            breads = sampled.breads.copy()
+            for place, term in enumerate(self.stage_terms, len(self.ingredients)):
+                breads[sampled.which[place]] = term.limit.bread(breads[sampled.which[full]])
+            sampled = replace(sampled, breads=breads, squared=breads)
+        return sampled.controlled(full) if self.simulated and full is not None else sampled
 
     def _means(
         self,
@@ -341,7 +351,6 @@ class Gathering:
         raw: MixtureMoments | None = None,
     ) -> PilotMoments:
         full = self._place(FULL)
-        sampled = replace(sampled, full=full if self.simulated else None)
         simulated = " simulated" if self.simulated else ""
         return PilotMoments(
             criterion=Criterion(sampled.moments, LogTrace(metric), sampled.moments.information),

@@ -64,6 +64,9 @@ _FEWEST_EVALUATIONS = 8
 _FEWEST_SOLVE_STEPS, _USUAL_SOLVE_STEPS = 20, 50
 #: Of sequences every fourth sample of the pilot is fitted beside all of them, in this share of the time.
 _QUARTER, _FIRST = 4, 0.4
+#: How many times as many samples are simulated where they are cheap. A few hundred for 190 parameters make the variance of
+#: PL1 too large: the error of its bread enters squared.
+_PLENTY = 4
 
 
 @dataclass(frozen=True)
@@ -76,15 +79,19 @@ class Effort:
     cg_steps: int
     dense: bool
 
-    def passes(self, hessian: float, directions: int | None = None) -> float:
+    def hessian_rows(self, rows: int) -> int:
+        """How many of so many samples Hessians are taken of: of a few where these are simulated in a larger number."""
+        return rows if rows <= self.moment_rows else self.moment_rows // 2
+
+    def passes(self, hessian: float, directions: int | None = None, rows: int = 0) -> float:
         """About how many evaluations on their samples the moments of one family take.
 
-        ``hessian`` is the cost of its Hessian as a matrix, in evaluations. In a few ``directions`` a Hessian product is two
-        evaluations, and most solves end before their last step; then a Hessian product and the scores' product for each of
-        the solutions of all families.
+        ``hessian`` is the cost of its Hessian as a matrix on all ``rows``, in evaluations. In a few ``directions`` a
+        Hessian product is two evaluations, and most solves end before their last step; then a Hessian product and the
+        scores' product for each of the solutions of all families.
         """
         if self.dense:
-            return hessian + 5.0
+            return hessian * self.hessian_rows(rows) / max(rows, 1) + 5.0 if rows else hessian + 5.0
         return (directions or self.probes) * (1.4 * min(self.cg_steps, _USUAL_SOLVE_STEPS) + 12)
 
 
@@ -174,8 +181,8 @@ class Pilot:
     separated: tuple[str, ...] = ()  # parameters whose optimum is at infinity for all samples
 
 
-def moment_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Dataset, bool]:
-    """The samples that moments are taken over, and whether they are simulated.
+def moment_rows(model: Model, pilot: Pilot, random_state: int, *, counted: bool) -> tuple[Dataset, bool]:
+    """The samples that moments are taken over, and whether they are simulated; ``counted``: the budget is in FLOPs.
 
     Some of the pilot's where that is enough for a percent or two. Where the pilot had fewer than five samples for each
     parameter its own samples look better than they are (θ̂ has adapted to them): then their values are simulated
@@ -184,9 +191,12 @@ def moment_rows(model: Model, pilot: Pilot, random_state: int) -> tuple[Dataset,
     rows, most = pilot.rows, pilot.effort.moment_rows
     if rows.n < ENOUGH_FOR_PARAMETER * model.n_parameters:
         seed = int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
-        # As many as needed: simulated samples are not limited by the data.
+        # As many as needed: simulated samples are not limited by the data. Where all have the same normaliser, many more
+        # cost little.
+        plenty = pilot.effort.dense and not counted and math.isfinite(model.n_states) and not rows.has_missing
+        size = _PLENTY * most if plenty else most
         with contextlib.suppress(ModelError):
-            return model.simulate(rows.subset(np.resize(np.arange(rows.n), most)), pilot.theta, seed), True
+            return model.simulate(rows.subset(np.resize(np.arange(rows.n), size)), pilot.theta, seed), True
     if rows.n <= most:
         return rows, False
     return rows.subset(

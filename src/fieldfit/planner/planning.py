@@ -91,7 +91,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     pilot = run_pilot(request)
     if pilot.separated and request.staged:
         raise FieldfitError(f"'{request.staged[0]}' cannot be compared. {refused_second_stage(pilot.separated)}")
-    rows, simulated = moment_rows(model, pilot, request.random_state)
+    rows, simulated = moment_rows(model, pilot, request.random_state, counted=target.flops is not None)
     structure = model.structure(pilot.rows)
     compared, asked = None, list[Law]()
     laws = [Policy.parse(text).laws[0] for text in model.candidate_policies(structure)]
@@ -107,7 +107,7 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     now = clock()
     allowance = allowance or Allowance(now + _UNHURRIED, f"the {_UNHURRIED:g} s for variances")
     states = model.n_states if can_enumerate(model, rows) else None
-    builder = Builder(request, rows, pilot, states, allowance, flops)
+    builder = Builder(request, rows, pilot, states, allowance, flops, simulated=simulated)
     if compared is None and builder.counted_passes * rows.n * plain > flops / 2:
         builder.states = None
     enumerated = builder.states is not None

@@ -131,7 +131,8 @@ class PlannedConditions:
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """Computing weights, and a few sums over all samples, timed on the plan's."""
-        samples, rows = self.samples, len(self.samples.codes)
+        samples = self.samples.some(_TIMED_DRAWS)
+        rows = samples.n
         sums = _timed(lambda: samples.mean(self.theta)) / rows
         slope = _timed(lambda: samples.derivative(self.theta)) / rows
         scores = _timed(lambda: list(samples.scores(self.theta, self.weights.matrix))) / rows

@@ -2,25 +2,30 @@
 
 Terms with the same mean over Z (PL1, PL1/row) share one compiled problem, and all that comes from it is computed once.
 So is what comes from the parts of sums: Partition(3) of 19 variables is in the mean a sum of PL3 and PL1.
+
+Many samples of a model at θ are cheap, Hessians of PL3 on them are not. Those of all families vary with the samples nearly
+in proportion (correlations above 0.99 for PL1, PL2 and PL3 of 19 variables), so that expensive ones are means over a few
+samples, with a cheap one, the `Control`, as control variate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
+from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.laws.base import Noise
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, IntArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 
-#: Draws of Z from which noise is estimated.
-_NOISE_DRAWS = 2
+#: Draws of Z from which noise is estimated; one with as many samples as this.
+_NOISE_DRAWS, _MANY_SAMPLES = 2, 2_000
 
 
 class MomentPart(Protocol):
@@ -70,8 +75,12 @@ class SampledTerm(Protocol):
 class SampledMoments:
     """Breads (p, d, d) of the problems behind the terms, the same with squared weights, and scores times weights (p, n, d).
 
+    ``second`` (p, p, d, d) are the means of products of these scores.
     ``which`` (terms,) is the problem of each term, and ``drawn`` has N or O (d, d) of the terms whose noise comes from
-    draws of Z. With ``full``, the place of FL among the terms, its scores are control variates.
+    draws of Z. ``full`` is the place of FL among the terms where its scores are control variates (`controlled`);
+    the scores are then what is left of them.
+    ``apart`` (p, d, d) is half of the difference between the breads of two halves of the samples, of the same size as their
+    error; None where it is not known. ``counts`` (n,) says how many samples each row of the scores stands for.
     """
 
     names: tuple[str, ...]
@@ -81,8 +90,11 @@ class SampledMoments:
     breads: FloatArray
     squared: FloatArray
     problem_scores: FloatArray
+    second: FloatArray
     drawn: Mapping[int, FloatArray]
     full: int | None = None
+    apart: FloatArray | None = None
+    counts: FloatArray = field(kw_only=True)
 
     def projected(self, basis: FloatArray) -> SampledMoments:
         """The same of basisᵀ·score, basis (r, d)."""
@@ -92,51 +104,55 @@ class SampledMoments:
             breads=breads,
             squared=breads if self.squared is self.breads else basis.T @ self.squared @ basis,
             problem_scores=self.problem_scores @ basis,
+            second=_congruent(self.second, basis),
             drawn={place: basis.T @ noise @ basis for place, noise in self.drawn.items()},
+            apart=None if self.apart is None else basis.T @ self.apart @ basis,
         )
 
     @property
-    def n(self) -> int:
+    def n(self) -> float:
         """The number of samples."""
-        return int(self.problem_scores.shape[1])
+        return float(self.counts.sum())
 
     @property
     def information(self) -> FloatArray:
         """E w² ∇S ∇Sᵀ summed over components (terms, d, d), inside the model: J where nothing is weighted."""
         return self.squared[self.which]
 
-    def total_information(self, weights: FloatArray) -> FloatArray:
-        """Σ_f w_f of the information (d, d), with ``weights`` (terms,)."""
-        return np.tensordot(np.bincount(self.which, weights, len(self.squared)), self.squared, 1)
-
     def scores(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
         """Σ_f w_f s_f of some samples (·, d), with ``weights`` (terms,)."""
         each = np.bincount(self.which, weights, len(self.breads))
         return np.tensordot(each, self.problem_scores[:, some], 1)
 
+    def controlled(self, full: int) -> SampledMoments:
+        """With the scores s of FL, the term ``full``, as control variates, for samples drawn from the model itself.
+
+        There E s sᵀ = I and E s s_pᵀ = I_p (with squared weights), so that E ψψᵀ = A I Aᵀ + Var(ψ − As) with A = I_ψ I⁻¹:
+        only the second term is taken from the samples. As a form in βλ that is
+        K̃_pq = K_pq − K_pF I⁻¹ I_q − I_p I⁻¹ K_Fq + I_p I⁻¹ (K_FF + I) I⁻¹ I_q.
+        An error E_p of I_p would add E_p I⁻¹ E_q; half of the difference between two halves of the samples says how much.
+        """
+        count, K = len(self.breads), self.second.copy()
+        place, information = self.which[full], self.information[full]
+        inverse = np.linalg.pinv(information, hermitian=True)
+        turned = inverse @ self.squared
+        with_full = K[place].copy()  # K_Fq
+        rest = (with_full[place] + information) @ turned - with_full
+        error = None if self.apart is None else inverse @ self.apart
+        for p in range(count):
+            for q in range(p + 1):  # K_qp is the transpose
+                K[p, q] += turned[p].T @ rest[q] - with_full[p].T @ turned[q]
+                if self.apart is not None and error is not None:
+                    K[p, q] -= self.apart[p].T @ error[q]
+                K[q, p] = K[p, q].T
+        residuals = self.problem_scores - self.problem_scores[place] @ turned
+        return replace(self, second=K, problem_scores=residuals, full=full)
+
     @cached_property
     def moments(self) -> MixtureMoments:
-        """The moments of the terms.
-
-        With the scores s of FL as control variates, for samples drawn from the model itself: there E s sᵀ = I and
-        E s s_pᵀ = I_p (with squared weights), so that E ψψᵀ = A I Aᵀ + Var(ψ − As) with A = I_ψ I⁻¹: only the second term
-        is taken from the samples. As a form in βλ that is
-        K̃_pq = K_pq − K_pF I⁻¹ I_q − I_p I⁻¹ K_Fq + I_p I⁻¹ (K_FF + I) I⁻¹ I_q.
-        """
-        count, n, d = self.problem_scores.shape
-        stacked = self.problem_scores.transpose(1, 0, 2).reshape(n, count * d)
-        K = np.ascontiguousarray((stacked.T @ stacked / n).reshape(count, d, count, d).transpose(0, 2, 1, 3))
-        if self.full is not None:
-            full, information = self.which[self.full], self.information[self.full]
-            turned = np.linalg.pinv(information, hermitian=True) @ self.squared
-            with_full = K[full].copy()  # K_Fq
-            rest = (with_full[full] + information) @ turned - with_full
-            for p in range(count):
-                for q in range(p + 1):  # K_qp is the transpose
-                    K[p, q] += turned[p].T @ rest[q] - with_full[p].T @ turned[q]
-                    K[q, p] = K[p, q].T
+        """The moments of the terms."""
         # Only the symmetric part of K_fg enters a mixture.
-        K = ((K + K.transpose(0, 1, 3, 2)) / 2)[np.ix_(self.which, self.which)]
+        K = ((self.second + self.second.transpose(0, 1, 3, 2)) / 2)[np.ix_(self.which, self.which)]
         J = self.breads[self.which]
         N, O = np.zeros_like(J), np.zeros_like(J)  # noqa: E741
         for f, noise in enumerate(self.noises):
@@ -157,41 +173,122 @@ def sampled_moments(
     basis: FloatArray | None = None,
     random_state: int = 0,
     inside: bool = True,
+    control: Control | None = None,
 ) -> SampledMoments:
     """Moments as means over samples, in all coordinates or on a basis (r, d).
 
     With importance ``weight`` (n,) of mean 1 the bread has w, the meat and the selection noise have w². ``inside`` says
     that the samples follow the model, so that N of components drawn one by one is their information; otherwise it is
-    estimated from draws, as the noise of laws without a free λ always is.
+    estimated from draws, as the noise of laws without a free λ always is. ``control``: the Hessians are means over fewer
+    samples.
     """
     problems = {id(term.problem): term.problem for term in terms}
     place = {key: k for k, key in enumerate(problems)}
     which = np.array([place[id(term.problem)] for term in terms])
     n = terms[0].problem.n_samples
     parts, shares = _shared_parts(list(problems.values()))
-    squared = breads = _added(shares, [_bread(part, theta, basis, weight) / n for part in parts])
-    if weight is not None:
-        squared = _added(shares, [_bread(part, theta, basis, weight**2) / n for part in parts])
+    apart = None
+    if control is None:
+        squared = breads = _added(shares, [_bread(part, theta, basis, weight) / n for part in parts])
+        if weight is not None:
+            squared = _added(shares, [_bread(part, theta, basis, weight**2) / n for part in parts])
+    else:
+        halves = _added(shares, control.breads(parts, theta, weight))
+        breads = squared = halves.mean(axis=1)
+        if weight is not None:
+            halves = _added(shares, control.breads(parts, theta, weight**2))
+            squared = halves.mean(axis=1)
+        apart = (halves[:, 0] - halves[:, 1]) / 2
+    equal = None if control is None or weight is not None else control.part.equal_samples
+    rows, number = (np.arange(n), np.arange(n)) if equal is None else equal
     with stepped("moments of the families", parts) as counted:
-        scores = _added(shares, [_scores(part, theta, basis, weight) for part in counted])
+        scores = _added(shares, [_scores(part, theta, basis, weight)[rows] for part in counted])
     drawn = {}
     for f, term in enumerate(terms):
         free = term.noise is Noise.EACH
         if term.noise is Noise.TOGETHER or (free and inside):
             continue
-        mean = scores[which[f]] * (0.5 if free else 1.0)
+        mean = scores[which[f]][number] * (0.5 if free else 1.0)
         noise = np.zeros_like(breads[0])
-        for draw in range(_NOISE_DRAWS):
+        draws = 1 if n >= _MANY_SAMPLES else _NOISE_DRAWS
+        for draw in range(draws):
             seed = int(np.random.SeedSequence([random_state, 0x9A, f, draw]).generate_state(1)[0])
             away = _scores(term.drawn(seed), theta, basis, weight) - mean
             # At λ = 1/2 the noise is N/4.
-            noise += (4.0 if free else 1.0) * away.T @ away / n / _NOISE_DRAWS
+            noise += (4.0 if free else 1.0) * away.T @ away / n / draws
         drawn[f] = noise
     if not inside:
         # Each term has an optimum of its own, where its scores have mean 0.
         scores = scores - scores.mean(axis=1, keepdims=True)
+    counts = np.bincount(number).astype(np.float64)
     names, noises = tuple(term.name for term in terms), tuple(term.noise for term in terms)
-    return SampledMoments(names, noises, tuple(term.scale for term in terms), which, breads, squared, scores, drawn)
+    scales = tuple(term.scale for term in terms)
+    second = _second_moments(scores, counts)
+    return SampledMoments(
+        names, noises, scales, which, breads, squared, scores, second, drawn, apart=apart, counts=counts
+    )
+
+
+def _congruent(blocks: FloatArray, basis: FloatArray) -> FloatArray:
+    """basisᵀ B_pq basis of blocks (p, p, r, r) with B_qp = B_pqᵀ."""
+    count, d = len(blocks), basis.shape[1]
+    result = np.empty((count, count, d, d))
+    for p in range(count):
+        for q in range(p + 1):
+            result[p, q] = basis.T @ blocks[p, q] @ basis
+            result[q, p] = result[p, q].T
+    return result
+
+
+def _second_moments(scores: FloatArray, counts: FloatArray) -> FloatArray:
+    """E s_p s_qᵀ (p, p, d, d) of scores (p, n, d) that occur ``counts`` times."""
+    count, rows, d = scores.shape
+    stacked = (scores * np.sqrt(counts / counts.sum())[:, None]).transpose(1, 0, 2).reshape(rows, count * d)
+    return np.ascontiguousarray((stacked.T @ stacked).reshape(count, d, count, d).transpose(0, 2, 1, 3))
+
+
+@dataclass(frozen=True)
+class Control:
+    """Hessians as means over ``few`` of the samples, and over all of them for ``part``, whose Hessian is cheap.
+
+    With H_p of the few and H_0 the Hessian of ``part``, bread p is H_p + c (H̃_0 − H_0), where H̃_0 is the mean over all
+    samples. The coefficient c comes from the difference between two halves of the few. ``full`` is the problem whose
+    Hessian is the same for all samples, if there is one.
+    """
+
+    part: Problem
+    few: int
+    full: Problem | None = None
+
+    def breads(self, parts: Sequence[MomentPart], theta: FloatArray, weight: FloatArray | None) -> list[FloatArray]:
+        """The bread of each part from both halves of the samples (2, r, r), with one sum of weights."""
+        n = self.part.n_samples
+        weight = np.ones(n) if weight is None else weight
+        total = float(weight.mean())
+        all_rows, few_rows = (
+            [np.where((np.arange(n) < size) & (np.arange(n) % 2 == odd), weight, 0.0) for odd in (0, 1)]
+            for size in (n, self.few)
+        )
+
+        def mean(part: MomentPart, halves: Sequence[FloatArray]) -> FloatArray:
+            return np.stack([-part.hessian_matrix(theta, half) * (total / half.sum()) for half in halves])
+
+        best = mean(self.part, all_rows)
+        first = mean(self.part, few_rows)
+        scale = 1.0 / np.maximum(np.diagonal(best.mean(axis=0)), 1e-300)
+        metric = np.sqrt(np.multiply.outer(scale, scale))
+        known = (first[0] - first[1]) * metric
+        size, breads = max(float(np.sum(known * known)), 1e-300), []
+        for part in parts:
+            own = best
+            if part is self.full:
+                own = np.broadcast_to(-part.hessian_matrix(theta, weight) / n, best.shape)
+            elif part is not self.part:
+                own = mean(part, few_rows)
+                share = float(np.sum((own[0] - own[1]) * metric * known)) / size
+                own = own + share * (best - first)
+            breads.append(own)
+        return breads
 
 
 def _shared_parts(problems: Sequence[MomentPart]) -> tuple[list[MomentPart], FloatArray]:

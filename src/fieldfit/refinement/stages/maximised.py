@@ -139,9 +139,9 @@ class PlannedSteps:
 
     def _distance(self, first: FirstStage, moments: MixtureMoments, n: int) -> FloatArray:
         """A draw of θ̂_A − θ̂_B, from the variance of J_A⁻¹ψ_A − J_B⁻¹ψ_B over n."""
-        used, place = list(range(len(first.lam))), self.limit
-        bread, meat = (m[0] for m in moments.subset(used).moments(first.lam[None], first.beta[None]))
-        cross = np.einsum("f,fde->de", first.lam * first.beta, moments.K[used, place])
+        place, weight = self.limit, first.lam * first.beta
+        bread, meat = moments.mixture(first.lam, first.beta)
+        cross = sum((weight[f] * moments.K[f, place] for f in np.flatnonzero(weight)), np.zeros_like(bread))
         first_inverse = np.linalg.pinv(bread, rcond=1e-10, hermitian=True)
         second_inverse = np.linalg.pinv(moments.J[place], rcond=1e-10, hermitian=True)
         between = first_inverse @ cross @ second_inverse

@@ -11,6 +11,7 @@ import numpy as np
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
+from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.local import needs_local, refine_locally
 from fieldfit.refinement.optimal import SMALL_EXCESS, refine_densely
 from fieldfit.refinement.planned import PlanSetting, SkippedError
@@ -86,12 +87,11 @@ class Optimal(SecondStage):
         The first that is skipped ends it.
         """
         del starts
-        best, known = np.inf, None
+        best = np.inf
+        known: Conditions | None = None
         for distance in _DISTANCES:
-            if known is not None:
-                model = known.conditions.model
-                if stack(model, first.bind(model.structure()), distance).conditions.size == known.conditions.size:
-                    return
+            if isinstance(known, NodeConditions) and not known.grows(distance):
+                return
             second = cls(distance)
             try:
                 stage = second.plan(first, setting)
@@ -100,7 +100,7 @@ class Optimal(SecondStage):
                 return
             if stage.predicted > best * (1 - WORTH):
                 return
-            best, known = stage.predicted, stage.stack
+            best, known = stage.predicted, stage.stack.conditions
             yield stage
             if best < 1 + SMALL_EXCESS:
                 return
