@@ -13,6 +13,8 @@ Teboulle 2009; O'Donoghue and Candès 2015).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from fieldfit.optim.proximal_points import ProximalPoints
@@ -48,23 +50,28 @@ class GroupPenalty:
         self._strength = self.weights[penalised[first]]
         if (self.weights[penalised] != self._strength[self._group[penalised]]).any():
             raise FieldfitError("The weights within a group must be equal.")
+        # The penalised coordinates group by group; a slice where they are neighbours, which saves copies.
+        ordered = penalised[np.argsort(self._group[penalised], kind="stable")]
+        self._counts = np.bincount(self._group[penalised], minlength=self._size)
+        self._starts = np.cumsum(self._counts) - self._counts
+        neighbours = len(ordered) > 0 and bool((np.diff(ordered) == 1).all())
+        self._places = slice(int(ordered[0]), int(ordered[-1]) + 1) if neighbours else ordered
         self.pseudo = np.zeros(self.weights.size)
 
     def value(self, x: FloatArray) -> float:
         """Σ a_g ‖x_g‖."""
-        return float(self._strength @ self._norms(x, slice(None)))
+        return float(self._strength @ self._whole_norms(x))
 
     def look(self, x: FloatArray, gradient: FloatArray) -> tuple[float, float]:
         """Set `pseudo` for the point x; returns Σ a_g ‖x_g‖ and max |pseudo|."""
-        norms, slopes = self._norms(x, slice(None)), self._norms(gradient, slice(None))
-        inside = self._group >= 0
-        group = self._group[inside]
+        norms, slopes = self._whole_norms(x), self._whole_norms(gradient)
         with np.errstate(divide="ignore", invalid="ignore"):
             pull = np.where(norms > 0, self._strength / norms, 0.0)
             left = np.where(norms > 0, 1.0, np.maximum(1.0 - self._strength / slopes, 0.0))
         left[np.isnan(left)] = 0.0
         self.pseudo[:] = gradient
-        self.pseudo[inside] = left[group] * gradient[inside] + pull[group] * x[inside]
+        self.pseudo[self._places] *= np.repeat(left, self._counts)
+        self.pseudo[self._places] += np.repeat(pull, self._counts) * x[self._places]
         return float(self._strength @ norms), float(np.abs(self.pseudo).max(initial=0.0))
 
     def free(self, x: FloatArray) -> IntArray:
@@ -73,14 +80,15 @@ class GroupPenalty:
         As long as all groups are 0, the coordinates without a penalty go first: before they are right, most groups
         would seem to be needed.
         """
-        inside = self._group >= 0
-        if not x[inside].any():
+        if not x[self._places].any():
+            inside = self._group >= 0
             outside = np.abs(self.pseudo[~inside]).max(initial=0.0)
             if outside > _FIRST * np.abs(self.pseudo[inside]).max(initial=0.0):
                 return np.flatnonzero(~inside)
-        moving = np.zeros(self._size + 1, dtype=bool)
-        moving[self._group[(x != 0) | (self.pseudo != 0)]] = True  # −1 is the last place
-        moving[-1] = True
+        moving = np.ones(self._size + 1, dtype=bool)  # −1 is the last place
+        if self._size:
+            touched = (x[self._places] != 0) | (self.pseudo[self._places] != 0)
+            moving[:-1] = np.logical_or.reduceat(touched, self._starts)
         return np.flatnonzero(moving[self._group])
 
     def slopes(
@@ -119,38 +127,92 @@ class GroupPenalty:
         passes: int,
     ) -> FloatArray | None:
         """The step d on ``free`` that makes gᵀd + ½dᵀBd + Σ a ‖x + d‖ lowest, roughly; None if B is inaccurate."""
-        scale, left, right = model.matrix(free, first_scale)
-        # B = scale^½ (I − UVᵀ) scale^½: its eigenvalues in that metric are 1 and 1 − those of VᵀU.
-        small = (right / scale[:, None]).T @ left
+        step_model = _StepModel(*model.matrix(free, first_scale), gradient, x)
+        steepest = step_model.steepest()
+        if steepest is None:
+            return None
+        group = self._group[free]
+        step = step_model.by_root(ProximalPoints(group, self._strength, step_model.scale), _CLOSER * tol)
+        if step is None:
+            metric = steepest * step_model.scale
+            step = step_model.by_gradients(ProximalPoints(group, self._strength, metric), metric, tol)
+        return step if np.isfinite(step).all() else None
+
+    def _outside(self, free: IntArray) -> BoolArray:
+        return np.asarray(self._group[free] < 0)
+
+    def _sums(self, products: FloatArray, free: IntArray) -> FloatArray:
+        """Σ over each group (groups,) of products at the coordinates ``free``."""
+        group = self._group[free]
+        inside = group >= 0
+        sums: FloatArray = np.bincount(group[inside], products[inside], self._size).astype(np.float64, copy=False)
+        return sums
+
+    def _norms(self, x: FloatArray, free: IntArray) -> FloatArray:
+        return np.sqrt(self._sums(x * x, free))
+
+    def _whole_norms(self, x: FloatArray) -> FloatArray:
+        """‖x_g‖ (groups,) of all coordinates."""
+        if not self._size:
+            return np.zeros(0)
+        inside = x[self._places]
+        norms: FloatArray = np.sqrt(np.add.reduceat(inside * inside, self._starts))
+        return norms
+
+
+@dataclass(frozen=True)
+class _StepModel:
+    """gᵀd + ½dᵀBd of a step d from x, with B = D − LRᵀ: ``scale`` (k,) is D, ``left`` and ``right`` (k, p) are L and R."""
+
+    scale: FloatArray
+    left: FloatArray
+    right: FloatArray
+    gradient: FloatArray
+    x: FloatArray
+
+    def steepest(self) -> float | None:
+        """A bound on the eigenvalues of B in the metric D; None if they are not finite and positive."""
+        # B = D^½ (I − UVᵀ) D^½: its eigenvalues in that metric are 1 and 1 − those of VᵀU.
+        small = (self.right / self.scale[:, None]).T @ self.left
         if not np.isfinite(small).all():
             return None
         eigenvalues = 1.0 - np.linalg.eigvals(small).real
         steepest = 1.01 * float(eigenvalues.max(initial=1.0))
-        if not 0 < steepest < 1e12 or eigenvalues.min(initial=1.0) <= 0:
-            return None
-        proximal = ProximalPoints(self._group[free], self._strength, scale)
-        step = _by_root(proximal, scale, left, right, gradient, x, _CLOSER * tol)
-        if step is None:
-            step = self._by_gradients(free, steepest * scale, scale, left, right, gradient, x, tol)
-        return step if np.isfinite(step).all() else None
+        return steepest if 0 < steepest < 1e12 and eigenvalues.min(initial=1.0) > 0 else None
 
-    def _by_gradients(
-        self,
-        free: IntArray,
-        metric: FloatArray,
-        scale: FloatArray,
-        left: FloatArray,
-        right: FloatArray,
-        gradient: FloatArray,
-        x: FloatArray,
-        tol: float,
-    ) -> FloatArray:
+    def by_root(self, proximal: ProximalPoints, tol: float) -> FloatArray | None:
+        """The step d with d = d(b) and b = Rᵀd, by Newton steps on b; None where they do not reach ``tol``."""
+        b = np.zeros(self.right.shape[1])
+        step, rest, size = self._at(b, proximal)
+        for _ in range(_NEWTON):
+            if size <= tol:
+                return step
+            try:
+                move = np.linalg.solve(np.eye(len(b)) - proximal.curvature(self.right, self.left), rest)
+            except np.linalg.LinAlgError:
+                return None
+            for halved in range(_HALVED):
+                trial = b - 0.5**halved * move
+                step, rest, moved = self._at(trial, proximal)
+                if moved < size:
+                    break
+            else:
+                return None
+            b, size = trial, moved
+        return None
+
+    def _at(self, b: FloatArray, proximal: ProximalPoints) -> tuple[FloatArray, FloatArray, float]:
+        """d(b), b − Rᵀd(b), and the largest entry of the model's slope that is left at d(b)."""
+        step = proximal(self.x - (self.gradient - self.left @ b) / self.scale) - self.x
+        rest = b - self.right.T @ step
+        return step, rest, float(np.abs(self.left @ rest).max(initial=0.0))
+
+    def by_gradients(self, proximal: ProximalPoints, metric: FloatArray, tol: float) -> FloatArray:
         """The step by accelerated proximal gradients, whose ``metric`` is not below B."""
-        proximal = ProximalPoints(self._group[free], self._strength, metric)
-        at, ahead, momentum = x.copy(), x.copy(), 1.0
+        at, ahead, momentum = self.x.copy(), self.x.copy(), 1.0
         for _ in range(_STEPS):
-            step = ahead - x
-            slope = gradient + scale * step - left @ (right.T @ step)
+            step = ahead - self.x
+            slope = self.gradient + self.scale * step - self.left @ (self.right.T @ step)
             towards = proximal(ahead - slope / metric)
             move = towards - at
             size = float(np.abs(metric * (towards - ahead)).max(initial=0.0))
@@ -163,54 +225,4 @@ class GroupPenalty:
             at = towards
             if size <= tol:
                 break
-        return at - x
-
-    def _outside(self, free: IntArray) -> BoolArray:
-        return np.asarray(self._group[free] < 0)
-
-    def _sums(self, products: FloatArray, free: IntArray | slice) -> FloatArray:
-        """Σ over each group (groups,) of products at the coordinates ``free``."""
-        group = self._group[free]
-        inside = group >= 0
-        sums: FloatArray = np.bincount(group[inside], products[inside], self._size).astype(np.float64, copy=False)
-        return sums
-
-    def _norms(self, x: FloatArray, free: IntArray | slice) -> FloatArray:
-        return np.sqrt(self._sums(x * x, free))
-
-
-def _by_root(
-    proximal: ProximalPoints,
-    scale: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
-    gradient: FloatArray,
-    x: FloatArray,
-    tol: float,
-) -> FloatArray | None:
-    """The step d with d = d(b) and b = Rᵀd, by Newton steps on b; None where they do not reach ``tol``."""
-
-    def at(b: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """d(b), b − Rᵀd(b), and the largest entry of the model's slope that is left at d(b)."""
-        step = proximal(x - (gradient - left @ b) / scale) - x
-        rest = b - right.T @ step
-        return step, rest, float(np.abs(left @ rest).max(initial=0.0))
-
-    b = np.zeros(right.shape[1])
-    step, rest, size = at(b)
-    for _ in range(_NEWTON):
-        if size <= tol:
-            return step
-        try:
-            move = np.linalg.solve(np.eye(len(b)) - proximal.curvature(right, left), rest)
-        except np.linalg.LinAlgError:
-            return None
-        for halved in range(_HALVED):
-            trial = b - 0.5**halved * move
-            step, rest, moved = at(trial)
-            if moved < size:
-                break
-        else:
-            return None
-        b, size = trial, moved
-    return None
+        return at - self.x
