@@ -1,8 +1,11 @@
 """Models, plans and theory show themselves: a readable repr, and tables in notebooks."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import fieldfit as ff
+from fieldfit import networks
 
 MODELS = {
     "biases": ff.BoltzmannMachine(5, biases=True),
@@ -40,3 +43,25 @@ def test_plans_and_theory():
     assert f'<th scope="row">root</th><td>{theory.efficiency():.4f}</td>' in theory._repr_html_()
     drawn = ff.asymptotics(model, [1.0, -1.0, 0.5], "PL1", method="simulation", n_simulated=500)
     assert drawn._repr_html_().count(" ± ") == 3
+
+
+def test_results_are_one_line():
+    random = np.random.default_rng(0)
+    x = pd.DataFrame((random.random((200, 4)) < 0.5).astype(int), columns=list("abcd"))
+    answers = networks.read_responses(x.assign(site=["n", "s"] * 100), by="site")
+    assert repr(answers) == "<Responses: 200 rows, 4 variables, 2 groups>"
+    analysis = networks.analyse(x)
+    assert (
+        repr(analysis) == f"<Analysis: <Responses: 200 rows, 4 variables>, {analysis.network!r}; summary() has more>"
+    )
+    selection = networks.stability_selection(x, pairs=5)
+    assert repr(selection) == f"<StabilitySelection: 4 variables, {selection.edges()['stable'].sum()} stable edges>"
+    model = ff.BoltzmannMachine(4)
+    assert repr(model.read(x)) == "<Table: 200 samples, 4 variables>"
+    gaps = x.astype(float)
+    gaps.iloc[0, 1] = np.nan
+    told = "<Table: 200 samples, 4 variables, with missing values, weighted>"
+    assert repr(model.read(gaps, sample_weight=np.full(200, 2.0))) == told
+    fit = ff.fit(model, x, "PL1 + PL2", weights="auto")
+    assert repr(fit.weights) == f"<WeightsResult: {fit.weights.policy}, {fit.weights.message}>"
+    assert repr(ff.fit(model, x, "PL1 >> optimal").refinement).startswith("<Refinement: optimal, ")

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 import weakref
+from collections.abc import Callable
 
 import pytest
 
@@ -53,12 +54,14 @@ class Pressed:
 @pytest.mark.parametrize("weak", [False, True])
 def test_a_finaliser_ends_before_the_interrupt(weak):
     """Python would print what is raised there, and go on."""
-    ended = []
+    ended: list[bool] = []
 
     class Entry:
         pass
 
-    class Pressing(weakref.WeakSet):
+    class Pressing(weakref.WeakSet[Entry]):
+        _remove: Callable[[weakref.ref[Entry]], None]
+
         def __init__(self):
             super().__init__()
             remove = self._remove

@@ -90,6 +90,9 @@ def test_each_argument_has_an_option_of_the_command_that_is_named():
 
 
 def test_functions_become_commands_or_are_marked_as_python():
+    assert in_options("plan.table has all (on the command line: --rows 31, or --json).") == (
+        "all are shown with --rows 31, or --json."
+    )
     assert in_options("use held-out likelihoods (cross_validate)") == "use held-out likelihoods (fieldfit validate)"
     assert in_options("fit.debiased() gives estimates") == "fit.debiased() in Python gives estimates"
     assert in_options("out/fit.ff has the fit") == "out/fit.ff has the fit"

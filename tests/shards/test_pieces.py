@@ -272,7 +272,12 @@ def test_as_many_samples_come_to_the_client_of_a_plan_whatever_their_number(tmp_
     tables = (Table(drawn, model.names, model.states) for _ in range(shards))
     folder = write_folder(tmp_path / "shards", tables, model.states)
     gathered, subset = [], ShardedDataset.subset
-    monkeypatch.setattr(ShardedDataset, "subset", lambda self, rows: gathered.append(len(rows)) or subset(self, rows))
+
+    def counted(self, rows):
+        gathered.append(len(rows))
+        return subset(self, rows)
+
+    monkeypatch.setattr(ShardedDataset, "subset", counted)
     plan = ff.plan(model, folder, policies=["PL1", "FL"])
     assert plan.best in ("PL1", "FL")
     # Forty to see the size of a Hessian, the pilot, and those by which the work of a shard is counted.

@@ -113,8 +113,8 @@ def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | None
         has_data = fit.prepared is not None or fit.saved.moments is not None
         if has_data and fit.model.n_parameters <= _MOST_SAVED_PARAMETERS:
             try:
-                found = fit.dense_accuracy().moments
-                moments = found if np.isfinite(found.meat).all() else None
+                computed = fit.dense_accuracy().moments
+                moments = computed if np.isfinite(computed.meat).all() else None
             except DataError:  # these samples have no robust standard errors: there is nothing to save
                 pass
         if fit.refinement is not None and fit.testable and fit.prepared is not None:

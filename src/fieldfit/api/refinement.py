@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fieldfit.api.state import FitState
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Refinement:
     """The second stage of a fit. ``working`` is None for a fit that was loaded from a file without its samples.
 
@@ -27,6 +27,9 @@ class Refinement:
     account: StageAccount
     working: StageFit | None = None
     saved_test: SpecificationTest | None = None
+
+    def __repr__(self) -> str:
+        return f"<Refinement: {self.second}, {'accepted' if self.accepted else 'not accepted'}>"
 
     @property
     def accepted(self) -> bool:

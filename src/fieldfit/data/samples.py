@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.labels import States
 from fieldfit.types import DataError, Int32Array, IntArray
+from fieldfit.words import counted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table(Dataset):
     """n samples of m discrete variables.
 
@@ -47,6 +48,11 @@ class Table(Dataset):
             raise DataError("A code is below −1 or beyond the states of its column. Use read_table to make codes.")
         codes.setflags(write=False)
         super().__post_init__()
+
+    def __repr__(self) -> str:
+        missing = ", with missing values" if self.has_missing else ""
+        weighted = "" if self.sample_weight is None else ", weighted"
+        return f"<Table: {counted(self.n, 'samples')}, {counted(self.m, 'variables')}{missing}{weighted}>"
 
     @property
     def n(self) -> int:

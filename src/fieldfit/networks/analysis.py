@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LARGEST_RATIO = 2.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Analysis:
     """A network with its tables.
 
@@ -52,6 +52,9 @@ class Analysis:
     network: Network
     edges: pandas.DataFrame
     nodes: pandas.DataFrame
+
+    def __repr__(self) -> str:
+        return f"<Analysis: {self.answers!r}, {self.network!r}; summary() has more>"
 
     def summary(self) -> str:
         """Return a few sentences on the network.

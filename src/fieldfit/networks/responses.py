@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
 from fieldfit.types import BoolArray, DataError, FieldfitWarning, IntArray
+from fieldfit.words import counted
 
 #: Names of columns that probably contain groups, not variables.
 GROUP_NAMES = frozenset(
@@ -23,7 +24,7 @@ GROUP_NAMES = frozenset(
 LEAST_ROWS, _RARE = 10, 8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Responses:
     """Answers as codes (n, m): 1 for the larger of a column's two values, 0 for the smaller, −1 if missing.
 
@@ -51,6 +52,10 @@ class Responses:
     codes: NDArray[np.int8]
     values: tuple[tuple[object, object], ...]
     groups: NDArray[np.str_] | None = None
+
+    def __repr__(self) -> str:
+        groups = "" if self.groups is None else f", {len(np.unique(self.groups))} groups"
+        return f"<Responses: {counted(self.n, 'rows')}, {counted(self.m, 'variables')}{groups}>"
 
     @property
     def n(self) -> int:

@@ -18,6 +18,7 @@ from fieldfit.networks.nodewise import checked_rule, split
 from fieldfit.networks.resampling import Progress, batches, halves
 from fieldfit.networks.responses import checked_for_regressions, read_responses
 from fieldfit.types import FloatArray, ModelError
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _LENGTH, _RATIO = 40, 0.02
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StabilitySelection:
     """Shares of halves of the samples in which each edge is selected.
 
@@ -58,6 +59,10 @@ class StabilitySelection:
     shares: FloatArray
     used: int
     threshold: float
+
+    def __repr__(self) -> str:
+        stable = int((np.triu(self.probabilities, 1) >= self.threshold).sum())
+        return f"<StabilitySelection: {len(self.names)} variables, {counted(stable, 'stable edges')}>"
 
     @property
     def probabilities(self) -> FloatArray:

@@ -76,7 +76,7 @@ class Work:
         return replace(self, statistics=self.statistics + 1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class WeightsResult:
     """Automatic weights: β, how it was reached, and how good it is by the exact criterion.
 
@@ -276,6 +276,9 @@ class WeightsResult:
                 for h in self.history
             ],
         }
+
+    def __repr__(self) -> str:
+        return f"<WeightsResult: {self.policy}, {self.message}>"
 
     def __str__(self) -> str:
         lines = [
