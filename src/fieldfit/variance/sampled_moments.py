@@ -280,14 +280,14 @@ class Control:
         known = (first[0] - first[1]) * metric
         size, breads = max(float(np.sum(known * known)), 1e-300), []
         for part in parts:
-            own = best
+            bread = best
             if part is self.full:
-                own = np.broadcast_to(-part.hessian_matrix(theta, weight) / n, best.shape)
+                bread = np.broadcast_to(-part.hessian_matrix(theta, weight) / n, best.shape)
             elif part is not self.part:
-                own = mean(part, few_rows)
-                share = float(np.sum((own[0] - own[1]) * metric * known)) / size
-                own = own + share * (best - first)
-            breads.append(own)
+                bread = mean(part, few_rows)
+                share = float(np.sum((bread[0] - bread[1]) * metric * known)) / size
+                bread = bread + share * (best - first)
+            breads.append(bread)
         return breads
 
 
