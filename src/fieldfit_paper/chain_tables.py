@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -117,7 +116,7 @@ def read_table(path: Path) -> Records:
         return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> bool | float | str:
     if text in ("True", "False"):
         return text == "True"
     try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +23,18 @@ from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import WeightsResult
 
 
-def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **options: Any) -> WeightsResult:
+def best_weights(
+    model: FieldModel,
+    theta: ArrayLike,
+    policy: Policy | str,
+    *,
+    form: Literal["auto", "exact", "diagonal"] = "auto",
+    formula: Literal["exact", "published"] = "exact",
+    by: Literal["term", "component"] = "term",
+    gamma: float = 0.0,
+    beta0: Sequence[float] | None = None,
+    fallback: bool = True,
+) -> WeightsResult:
     """Compute the weights β with the smallest asymptotic variance at a given θ. Needs no data.
 
     Parameters
@@ -33,8 +45,18 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
         The true parameters.
     policy : str or Policy
         Families and selection probabilities.
-    **options
-        Parameters of `AutoWeights`: form, formula, by, gamma, beta0, fallback.
+    form : {"auto", "exact", "diagonal"}, default: "auto"
+        ``"exact"`` (and ``"auto"``) uses log-determinants, ``"diagonal"`` Hadamard's bound.
+    formula : {"exact", "published"}, default: "exact"
+        With or without the selection noise, as in `AutoWeights`.
+    by : {"term", "component"}, default: "term"
+        One weight for each term, or for each component.
+    gamma : float, default: 0.0
+        Factor γ of the ridge γ‖β − β₀‖².
+    beta0 : sequence of float or None, default: None
+        Weights β₀ of the ridge. None: the weights in the policy.
+    fallback : bool, default: True
+        Whether to use a pure policy or equal weights if they are better than the result of the diagonal form.
 
     Returns
     -------
@@ -59,7 +81,7 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
     codes, probability = model.joint_probabilities(vector)
     table = Table(codes, model.names, model.states)
     structure = model.structure()
-    chosen = AutoWeights(**options)
+    chosen = AutoWeights(form=form, formula=formula, by=by, gamma=gamma, beta0=beta0, fallback=fallback)
     written = as_policy(policy)
     nothing = np.zeros(model.n_parameters, dtype=bool)
     check_identified(
@@ -74,14 +96,14 @@ def best_weights(model: FieldModel, theta: ArrayLike, policy: Policy | str, **op
             groups, structure, lambda z: model.compile(table, z), vector, probability, chosen.formula
         )
     )
-    beta0 = groups.written() if chosen.beta0 is None else check_betas(groups, chosen.beta0)
-    ridge = WeightsRidge(chosen.gamma, beta0, groups.normaliser)
-    form = "diagonal" if chosen.form == "diagonal" else "exact"
-    criterion = exact.diagonal if form == "diagonal" else exact
+    centre = groups.written() if chosen.beta0 is None else check_betas(groups, chosen.beta0)
+    ridge = WeightsRidge(chosen.gamma, centre, groups.normaliser)
+    used = "diagonal" if chosen.form == "diagonal" else "exact"
+    criterion = exact.diagonal if used == "diagonal" else exact
     verdict = judge(exact, best_beta(criterion, ridge), groups, ridge, fallback=chosen.fallback and chosen.gamma == 0)
     return WeightsResult(
         beta=verdict.beta, names=groups.names, policy=groups.policy(verdict.beta), history=(), converged=True,
-        message="expectations under the model at θ" + verdict.note, form=form, formula=chosen.formula,
+        message="expectations under the model at θ" + verdict.note, form=used, formula=chosen.formula,
         gamma=chosen.gamma, J=criterion.value(verdict.beta), J_exact=verdict.J_exact, pure=verdict.pure,
         equal=verdict.equal, gershgorin=verdict.gershgorin, diagonal_loss=verdict.diagonal_loss,
         fell_back=verdict.fell_back, theta=vector,

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fieldfit.api.accuracies import Kind as Kind
 from fieldfit.api.hypotheses import Hypotheses
 from fieldfit.api.standard_errors import SHARED
 from fieldfit.docstrings import filled
+from fieldfit.inference.gibbs import BURN_IN, THIN
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import Plain, PolicyError, RunawayWarning
 from fieldfit.words import counted
@@ -264,7 +265,16 @@ class Fit(Hypotheses):
 
         return draw_network(self, seed)
 
-    def sample(self, n: int, random_state: int = 0, **options: Any) -> Draws:
+    def sample(
+        self,
+        n: int,
+        random_state: int = 0,
+        *,
+        evidence: object = None,
+        method: str = "auto",
+        burn_in: int = BURN_IN,
+        thin: int = THIN,
+    ) -> Draws:
         """Draw samples from the fitted field.
 
         Parameters
@@ -273,8 +283,15 @@ class Fit(Hypotheses):
             Number of samples.
         random_state : int, default: 0
             Seed.
-        **options
-            Other parameters of `FieldModel.sample`, such as ``evidence``.
+        evidence : dict, sequence or None, default: None
+            A mapping from variables (names or numbers) to states, or one state (None if free) for each variable. The
+            other variables are drawn given these.
+        method : {"auto", "exact", "gibbs"}, default: "auto"
+            ``"auto"``: exact, independent samples if the graph is narrow enough, else Gibbs sampling.
+        burn_in : int, default: 1000
+            Gibbs sweeps before the first draw of each chain.
+        thin : int, default: 10
+            Gibbs sweeps between two draws of a chain.
 
         Returns
         -------
@@ -296,7 +313,7 @@ class Fit(Hypotheses):
         field = self.model.as_field("Sampling")
         if self.runaway:
             warnings.warn(RunawayWarning(self.runaway), stacklevel=2)
-        return field.sample(self.theta, n, random_state, **options)
+        return field.sample(self.theta, n, random_state, evidence=evidence, method=method, burn_in=burn_in, thin=thin)
 
     # --- words ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from fieldfit.api.result import Fit
@@ -15,7 +15,17 @@ _arguments: ContextVar[tuple[str, ...]] = ContextVar("arguments", default=())
 _options: ContextVar[frozenset[str] | None] = ContextVar("options", default=None)
 
 
-def remember(arguments: Sequence[str], command: Any) -> None:
+class _Parameter(Protocol):
+    @property
+    def opts(self) -> Sequence[str]: ...
+
+
+class _Command(Protocol):
+    @property
+    def params(self) -> Sequence[_Parameter]: ...
+
+
+def remember(arguments: Sequence[str], command: _Command) -> None:
     """Keep the arguments of the command that starts now, and the options that it has.
 
     ``command`` is the application, as typer makes it; typer carries click along under another name in some versions.

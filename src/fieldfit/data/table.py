@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -155,7 +155,7 @@ def _raw_table(
     if module == "pandas" and hasattr(source, "columns"):
         return raw_frame(cast("pd.DataFrame", source))
     if hasattr(source, "__arrow_c_stream__") and hasattr(source, "to_pandas") and hasattr(source, "columns"):
-        return raw_frame(_from_arrow(source))
+        return raw_frame(_from_arrow(cast("_ToPandas", source)))
     if hasattr(source, "__array__") and module not in ("numpy", "pandas"):
         return raw_array(np.asarray(source))  # draws of a model, tensors
     hint = {
@@ -166,11 +166,14 @@ def _raw_table(
     raise DataError(f"A {type(source).__name__} is not a table. {hint}{ADVICE}")
 
 
-def _from_arrow(source: Any) -> pd.DataFrame:
+class _ToPandas(Protocol):
+    def to_pandas(self) -> pd.DataFrame: ...
+
+
+def _from_arrow(source: _ToPandas) -> pd.DataFrame:
     """A polars data frame or a pyarrow table as one of pandas; missing values stay apart from numbers."""
     try:
-        frame: pd.DataFrame = source.to_pandas()
-        return frame
+        return source.to_pandas()
     except ImportError as error:
         library = type(source).__module__.partition(".")[0]
         raise DataError(f"A table of {library} needs pyarrow ({error}). Install it: pip install pyarrow") from error

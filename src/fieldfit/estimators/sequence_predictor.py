@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,6 +20,9 @@ from fieldfit.estimators.single_sentences import tag_single
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelError
+
+#: Known labels of each sentence, or None for none; in a sentence, None for a label that is not known.
+GivenLabels = Sequence[Sequence[Label | None] | None] | None
 
 
 class SequencePredictor:
@@ -46,7 +49,7 @@ class SequencePredictor:
         names = np.array(self.classes_, dtype=object)
         return split_sentences(names[codes].tolist(), offsets)
 
-    def _given(self, given: Any, sequences: Sequences) -> Int32Array | None:
+    def _given(self, given: GivenLabels, sequences: Sequences) -> Int32Array | None:
         if given is None:
             return None
         lengths = sequences.lengths.tolist()
@@ -69,7 +72,7 @@ class SequencePredictor:
             place += expected
         return codes
 
-    def predict(self, X: object, *, decoding: str = "viterbi", given: object = None) -> list[list[Label]]:
+    def predict(self, X: object, *, decoding: str = "viterbi", given: GivenLabels = None) -> list[list[Label]]:
         """Predict the labels of each sentence.
 
         Parameters
@@ -132,7 +135,9 @@ class SequencePredictor:
         """
         return self.predict([x])[0]
 
-    def predict_nbest(self, X: object, n: int = 5, *, given: object = None) -> list[list[tuple[list[Label], float]]]:
+    def predict_nbest(
+        self, X: object, n: int = 5, *, given: GivenLabels = None
+    ) -> list[list[tuple[list[Label], float]]]:
         """Find the most probable label sequences of each sentence.
 
         Parameters
@@ -168,7 +173,7 @@ class SequencePredictor:
             for s in range(sequences.n_sequences)
         ]
 
-    def predict_proba(self, X: object, *, given: object = None) -> list[FloatArray]:
+    def predict_proba(self, X: object, *, given: GivenLabels = None) -> list[FloatArray]:
         """Compute the label probabilities p(y_t | x) of each token.
 
         Parameters
@@ -198,7 +203,7 @@ class SequencePredictor:
         bounds = sequences.offsets.tolist()
         return [probabilities[a:b] for a, b in pairwise(bounds)]
 
-    def predict_marginals(self, X: object, *, given: object = None) -> list[list[dict[Label, float]]]:
+    def predict_marginals(self, X: object, *, given: GivenLabels = None) -> list[list[dict[Label, float]]]:
         """Compute the label probabilities as dicts, as sklearn-crfsuite returns them.
 
         Parameters
@@ -252,7 +257,7 @@ class SequencePredictor:
         """
         return self.predict_marginals([x])[0]
 
-    def edge_marginals(self, X: object, *, given: object = None) -> list[FloatArray]:
+    def edge_marginals(self, X: object, *, given: GivenLabels = None) -> list[FloatArray]:
         """Compute the probabilities p(y_{t−1}, y_t | x) of adjacent labels.
 
         Parameters

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpack
 
 import numpy as np
 
@@ -47,6 +47,17 @@ def _two_numbers(states: Sequence[object]) -> bool:
     except (TypeError, ValueError, OverflowError):
         return False
     return len(states) == 2 and bool(np.isfinite([first, second]).all()) and first != second
+
+
+class _Options(TypedDict, total=False):
+    """The optional parameters of a machine on a given graph."""
+
+    biases: bool
+    states: tuple[object, object]
+    edge_groups: Sequence[Hashable] | None
+    bias_groups: Sequence[Hashable] | None
+    names: Sequence[str] | None
+    largest_table: int
 
 
 class BoltzmannMachine(FieldModel):
@@ -184,7 +195,7 @@ class BoltzmannMachine(FieldModel):
 
     @classmethod
     def grid(
-        cls, rows: int, columns: int, *, neighbours: int = 4, tied: bool = False, **options: Any
+        cls, rows: int, columns: int, *, neighbours: int = 4, tied: bool = False, **options: Unpack[_Options]
     ) -> BoltzmannMachine:
         """Build the machine of a rectangular grid.
 
@@ -223,7 +234,7 @@ class BoltzmannMachine(FieldModel):
         return cls(rows * columns, edges, **options)
 
     @classmethod
-    def from_networkx(cls, graph: networkx.Graph, **options: Any) -> BoltzmannMachine:
+    def from_networkx(cls, graph: networkx.Graph, **options: Unpack[_Options]) -> BoltzmannMachine:
         """Build the machine of an undirected networkx graph.
 
         Parameters

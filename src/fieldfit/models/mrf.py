@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,6 +57,20 @@ class Factor:
     features: ArrayLike | None = None
     parameters: tuple[str, ...] | str | None = None
     log_offset: ArrayLike | None = None
+
+
+class _Options(TypedDict, total=False):
+    """The optional parameters of a field with given states."""
+
+    names: Sequence[str] | None
+    given: Sequence[int | str] | str
+    largest_table: int
+
+
+class _StateOptions(_Options, total=False):
+    """The same, and the values of the states."""
+
+    states: Sequence[Sequence[object]] | None
 
 
 class MarkovRandomField(FieldModel):
@@ -159,7 +173,7 @@ class MarkovRandomField(FieldModel):
         return np.arange(self.m) if len(covered) == self.m else None
 
     @classmethod
-    def from_networkx(cls, graph: networkx.Graph, states: int = 2, **options: Any) -> MarkovRandomField:
+    def from_networkx(cls, graph: networkx.Graph, states: int = 2, **options: Unpack[_Options]) -> MarkovRandomField:
         """Build a field with a free table for every node and every edge of an undirected networkx graph.
 
         Parameters
@@ -190,7 +204,7 @@ class MarkovRandomField(FieldModel):
         return cls([states] * len(names), [Factor(scope) for scope in scopes], **options)
 
     @classmethod
-    def from_uai(cls, path: str | Path, **options: Any) -> tuple[MarkovRandomField, FloatArray]:
+    def from_uai(cls, path: str | Path, **options: Unpack[_StateOptions]) -> tuple[MarkovRandomField, FloatArray]:
         r"""Read a field from a UAI file. Entries of 0 stay forbidden.
 
         Parameters

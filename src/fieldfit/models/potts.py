@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,6 +39,23 @@ from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 if TYPE_CHECKING:
     import networkx
     from scipy.sparse import csr_array
+
+
+class _Options(TypedDict, total=False):
+    """The optional parameters of a Potts model on a grid."""
+
+    couplings: str
+    fields: bool
+    states: Sequence[object] | None
+    names: Sequence[str] | None
+    largest_table: int
+    precision: str
+
+
+class _TiedOptions(_Options, total=False):
+    """The same on another graph."""
+
+    tied: bool | Sequence[Hashable]
 
 
 class Potts(FieldModel):
@@ -208,7 +225,7 @@ class Potts(FieldModel):
 
     @classmethod
     def grid(
-        cls, rows: int, columns: int, q: int, *, neighbours: int = 4, tied: bool = False, **options: Any
+        cls, rows: int, columns: int, q: int, *, neighbours: int = 4, tied: bool = False, **options: Unpack[_Options]
     ) -> Potts:
         """Build the model of a rectangular grid.
 
@@ -243,7 +260,7 @@ class Potts(FieldModel):
         return cls(rows * columns, q, edges, tied=directions if tied else False, **options)
 
     @classmethod
-    def from_networkx(cls, graph: networkx.Graph, q: int, **options: Any) -> Potts:
+    def from_networkx(cls, graph: networkx.Graph, q: int, **options: Unpack[_TiedOptions]) -> Potts:
         """Build the model of an undirected networkx graph.
 
         Parameters

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -76,6 +76,21 @@ class Cliques:
         """The functions by joint state of a clique, the last variable fastest (q^k, F)."""
         features = np.asarray(self.features)
         return features.reshape(-1, features.shape[-1])
+
+
+class _Options(TypedDict, total=False):
+    """The optional parameters of a field with given cliques."""
+
+    names: Sequence[str] | None
+    largest_table: int
+
+
+class _GridOptions(_Options, total=False):
+    """The same, and the names and covariates that `TiedField.pairwise` takes."""
+
+    covariate_names: Sequence[str] | None
+    edge_covariates: ArrayLike | None
+    edge_covariate_names: Sequence[str] | None
 
 
 class TiedField(FieldModel):
@@ -179,7 +194,7 @@ class TiedField(FieldModel):
         edge_covariates: ArrayLike | None = None,
         edge_covariate_names: Sequence[str] | None = None,
         edge_groups: Sequence[str] | None = None,
-        **options: Any,
+        **options: Unpack[_Options],
     ) -> Self:
         """Build the conditional field of a graph: covariates on its nodes and on its edges.
 
@@ -267,7 +282,7 @@ class TiedField(FieldModel):
         triples: bool = False,
         states: Sequence[object] = (0, 1),
         coupling: str = "agree",
-        **options: Any,
+        **options: Unpack[_GridOptions],
     ) -> Self:
         """Build the field of a rectangular grid: an image or a field with covariates.
 
