@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn, SupportsFloat, SupportsIndex, SupportsInt
+from typing import Any, NoReturn, SupportsFloat, SupportsIndex, SupportsInt, TypeGuard
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def whole_number(
     whole = None
     if (
         isinstance(value, SupportsInt | SupportsIndex)
-        and not isinstance(value, bool | np.ma.MaskedArray)
+        and not (isinstance(value, bool) or is_masked(value))
         and getattr(value, "ndim", 0) == 0
     ):
         try:
@@ -57,7 +58,8 @@ def _finite_number(value: object) -> float | None:
     """The number as a float; None for what is none or is not finite. Texts and truth values are none."""
     if (
         not isinstance(value, SupportsFloat | SupportsIndex)
-        or isinstance(value, bool | np.ma.MaskedArray)
+        or isinstance(value, bool)
+        or is_masked(value)
         or getattr(value, "ndim", 0) != 0
     ):
         return None
@@ -103,9 +105,15 @@ def sequence_of(value: object, name: str, wanted: str) -> tuple[object, ...]:
     return tuple(value)
 
 
+def is_masked(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
+    """Whether a value is a masked array, or its constant ``np.ma.masked``. Does not load `numpy.ma` (17 ms)."""
+    loaded = sys.modules.get("numpy.ma")
+    return loaded is not None and isinstance(value, loaded.MaskedArray)
+
+
 def unmasked(value: object, name: str, error: type[FieldfitError] = DataError) -> None:
     """Refuse masked entries: NumPy's conversions would give the values behind the mask, or NaN."""
-    if isinstance(value, np.ma.MaskedArray) and np.ma.getmaskarray(value).any():
+    if is_masked(value) and np.ma.getmaskarray(value).any():
         raise error(f"{name} has masked entries. Give values without a mask.")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.arguments import is_masked
 from fieldfit.data.labels import BadValueError, RawColumn, raw_column
 from fieldfit.types import Array, DataError
 
@@ -80,7 +81,7 @@ def raw_array(array: Array) -> RawTable:
             "sample, one column for each variable. Use X.reshape(-1, 1) for a single variable, X.reshape(1, -1) for "
             "a single sample."
         )
-    if isinstance(array, np.ma.MaskedArray):
+    if is_masked(array):
         values = np.array(np.ma.getdata(array), dtype=object)
         values[np.ma.getmaskarray(array)] = None
         return raw_array(values)
@@ -102,7 +103,7 @@ def raw_rows(rows: Sequence[Any]) -> RawTable:
         return RawTable([], 0, columns=[])
     for i, row in enumerate(rows):
         if (
-            row is np.ma.masked
+            (is_masked(row) and not row.ndim)
             or isinstance(row, str | bytes | dict)
             or not hasattr(row, "__len__")
             or not hasattr(row, "__iter__")
