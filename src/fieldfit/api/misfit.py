@@ -40,7 +40,10 @@ def differing_moments(fit: FitState) -> str:
     named = [text for text in told if text]
     if not named:
         kinds = " or ".join(table.kind for table in tables[: len(told)])
-        return f"No single {kinds} differs by more than chance between data and model"
+        return (
+            f"No single {kinds} differs by more than chance between data and model: the misfit is spread over many of them "
+            "or is in joint states of three and more variables (the page of the fit compares triplets)"
+        )
     return f"Data and model differ in {' and in '.join(named)}"
 
 
