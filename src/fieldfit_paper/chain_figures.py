@@ -176,11 +176,13 @@ def reproduce_grids(
     return Reproduction(document, (grid_table(title, by_policy, note),), (), tuple(files))
 
 
-def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, scale: str) -> Reproduction:
+def reproduce_trade_off(
+    number: int, source: str, model: str, out: Path | None, scale: str, reading: str = "sums"
+) -> Reproduction:
     """Figures 8 and 11: NLL against FLOPs, and against measured seconds."""
-    name = f"figure-{number}"
+    name = f"figure-{number}" if reading == "sums" else f"figure-{number}-means"
     tables = SweepTables(out, scale)
-    by_policy = {higher: tables.grid(source, model, higher) for higher in POLICIES}
+    by_policy = {higher: tables.grid(source, model, higher, reading) for higher in POLICIES}
     rows = []
     for higher, of_policy in by_policy.items():
         cheapest, best = best_cell(of_policy, "flops"), best_cell(of_policy, "test_nll")
@@ -200,13 +202,15 @@ def reproduce_trade_off(number: int, source: str, model: str, out: Path | None, 
                 f"test) for the {MODEL_NAMES[model]} with the policies PL1/FL (left) and PL1/PL2 (right). Each point is a "
                 "policy (λ, β) at one σ², mean over folds; large marks and steps: no cheaper one of the same σ² is as "
                 "good. The shaded region was not reached by any. "
-                f"{scale_note(scale, source)} {unit}"
+                f"{scale_note(scale, source)} {READING_NOTES[reading]} {unit}"
             )
-            drawing = draw_surfaces(trade_off_rows(by_policy, axis), caption, width=4.6, height=3.2)
+            drawing = draw_surfaces(trade_off_rows(by_policy, axis), caption, width=4.6, height=3.4)
             files += save_figure(drawing, folder, f"{name}{suffix}")
         joined = [{"policy": f"PL1/{higher}"} | r for higher, of_policy in by_policy.items() for r in of_policy]
         files += write_tables(folder, name, joined, caption)
-    document = {"experiment": name, "scale": scale, "model": model, "flops": FLOPS[model], "points": by_policy}
+    document = {
+        "experiment": name, "scale": scale, "model": model, "reading": reading, "flops": FLOPS[model], "points": by_policy,
+    }  # fmt: skip
     return Reproduction(document, (table,), (FLOPS[model],), tuple(files))
 
 
@@ -290,7 +294,7 @@ def reproduce_heuristic(
                 title = f"PL1/{higher}, {formula} J: {label}"
                 row.append(DiagonalPanel(title, clouds, "heuristic", "best of the grid", ordered=order))
             drawn.append(row)
-        files += save_figure(draw_surfaces(drawn, caption, width=3.6, height=2.9), folder, name)
+        files += save_figure(draw_surfaces(drawn, caption, width=3.6, height=3.1), folder, name)
         joined = [{"policy": f"PL1/{higher}"} | r for (higher, _), compared in pairs.items() for r in compared]
         files += write_tables(folder, name, joined, caption)
     points = {f"PL1/{higher}, {formula} J": compared for (higher, formula), compared in pairs.items()}

@@ -105,13 +105,14 @@ def heuristic_sweep(source: str, model: str, higher: str, scale: str, reading: s
 
 
 def interplay_sweep(source: str, model: str, higher: str, scale: str) -> Sweep:
-    """(fold, formula, σ², λ) over a wide range of σ², with β by Algorithm 1 (Figure 13)."""
+    """(fold, formula, σ², λ) over a wide range of σ² beside those of the panels, with β by Algorithm 1 (Figure 13)."""
     size = SCALES[check_scale(scale)]
     sigma2 = WIDE_SIGMA2 if scale == "paper" else WIDE_SIGMA2[1::4]
+    of_panels = thinned(SIGMA2[model, higher], scale)
     axes: dict[str, Sequence[str | int | float]] = {
         "fold": list(range(size.folds)),
         "formula": ["exact"],
-        "sigma2": list(sigma2),
+        "sigma2": [value for value in sigma2 if value not in of_panels],
         "lam": list(size.lam),
     }
     constants = _constants(source, model, higher, size.n_train, size)
@@ -204,19 +205,29 @@ def records_of(
     summary = run_sweep(sweep, path, n_jobs=jobs, progress=scale == "paper")
     if summary.interrupted:
         raise KeyboardInterrupt
-    records: list[Plain] = [
-        {str(name): value for name, value in record.items()} for record in open_sweep(path).frame().to_dict("records")
-    ]
-    failed = {id(r): str(r["cell_error"]).strip().splitlines()[-1] for r in records if r["cell_status"] == "failed"}
-    for last in failed.values():
+    failed = [str(cell["cell_error"]).strip().splitlines()[-1] for cell in _stored(path, "failed")]
+    for last in failed:
         if not expected or f"{expected}:" not in last:
             raise SweepError(f"{len(failed)} cells of {path} failed, one with: {last}")
-    records = [record for record in records if id(record) not in failed]
-    cells = [{name: value for name, value in record.items() if not name.startswith("cell_")} for record in records]
-    rows = [row for cell in cells for row in by_beta(cell)]
+    rows = finished_cells(path)
     if scale == "paper" and out is not None:
         write_cells(kept_path(path), rows)
     return rows
+
+
+def finished_cells(path: Path) -> list[Plain]:
+    """The cells that a store has so far, or those that are kept of it; nothing is computed."""
+    if not path.exists():
+        return read_cells(kept_path(path)) if kept_path(path).exists() else []
+    done = _stored(path, "done")
+    cells = [{name: value for name, value in cell.items() if not name.startswith("cell_")} for cell in done]
+    return [row for cell in cells for row in by_beta(cell)]
+
+
+def _stored(path: Path, status: str) -> list[Plain]:
+    """The cells of a store with one status."""
+    records = open_sweep(path).frame().to_dict("records")
+    return [{str(name): value for name, value in r.items()} for r in records if r["cell_status"] == status]
 
 
 def by_beta(cell: Plain) -> list[Plain]:

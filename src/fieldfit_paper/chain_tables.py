@@ -1,8 +1,7 @@
 """Tables of the sweeps as claims and pictures need them: means over folds.
 
-They come from the stores in the folder ``sweeps``, or from the cells that are kept of them (`kept_cells`). Where a sweep of
-the first reading has neither but the table of means beside its picture, that table is read: hours of fits need not be
-repeated to judge a claim again.
+They come from the stores in the folder ``sweeps``, or from the cells that are kept of them (`kept_cells`). Two sweeps may
+have neither, but the means over folds of an earlier run in the tables beside their pictures; then these are read.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ from fieldfit_paper.tables import FORMULAS
 
 GRID_AXES = ("sigma2", "lam", "beta")
 LEVEL = 0.95  # of intervals over folds
-#: Tables beside the pictures of the first reading: means of the grids, Algorithm 1, the best σ² and differences.
-_GRIDS = {"boltzmann-chain": "figure-8", "crf": "figure-11"}
-_SENTIMENT = ("figure-4", "figure-5")
-_HEURISTIC = {"boltzmann-chain": "figure-9", "crf": "figure-12"}
-_INTERPLAY, _DIFFERENCES = "figure-13", "figure-14"
+#: Tables that were kept of an earlier run, by kind and source of the sweep.
+_EARLIER = {("grid", "sentiment"): ("figure-4", "figure-5"), ("interplay", "conll2000"): ("figure-13",)}
+_DIFFERENCES = "figure-14"
 
 
 class SweepTables:
@@ -44,40 +41,34 @@ class SweepTables:
 
     def grid(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """PL1/``higher``: means over folds at each (σ², λ, β), with the least seconds of cells that do the same work."""
-        if self.has_folds(source, model, higher, reading):
-            return averaged(with_least_seconds(self.grid_cells(source, model, higher, reading)), GRID_AXES)
-        names = _SENTIMENT if source == "sentiment" else (_GRIDS[model],)
-        return [row for name in names for row in self._read(name, higher)]
-
-    def has_folds(self, source: str, model: str, higher: str, reading: str = "sums") -> bool:
-        """Whether a grid is known fold by fold, and not by its means alone."""
-        return reading != "sums" or not self.means_only("grid", source, model, higher)
+        if self.earlier("grid", source, model, higher):
+            return self._read_earlier("grid", source, higher)
+        return averaged(with_least_seconds(self.grid_cells(source, model, higher, reading)), GRID_AXES)
 
     def differences(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """Test NLL of each policy minus that of the higher-order family alone, with intervals over folds."""
-        if self.has_folds(source, model, higher, reading):
-            return differences(self.grid_cells(source, model, higher, reading))
-        rows = self._read(_DIFFERENCES, higher)
-        return [row for row in rows if (row["source"], row["model"]) == (source, model)]
+        if self.earlier("grid", source, model, higher):
+            rows = read_table(Path(self.out or ".") / f"{_DIFFERENCES}.csv")
+            return [row for row in rows if (row["source"], row["policy"]) == (source, f"PL1/{higher}")]
+        return differences(self.grid_cells(source, model, higher, reading))
 
     def heuristic(self, source: str, model: str, higher: str, formula: str, reading: str = "sums") -> Records:
         """For each (σ², λ): values at the β of Algorithm 1 and at the β of the grid with the least train NLL."""
         chosen = (source, model, higher)
         kind = "heuristic" if reading == "sums" else "heuristic-means"
-        if reading == "sums" and self.means_only(kind, *chosen):
-            return [row for row in self._read(_HEURISTIC[model], higher) if row["formula"] == formula]
         # Where J is infinite for every β, Algorithm 1 has no answer, and the cell says so.
         heuristic = self.cells(kind, *chosen, "IdentifiabilityError")
         return heuristic_pairs(self.grid_cells(*chosen, reading), heuristic, formula)
 
-    def interplay(self, higher: str) -> Records | None:
-        """Cells over a wide range of σ², fold by fold; None where only the table of best σ² was kept."""
-        chosen = ("interplay", "conll2000", "crf", higher)
-        return None if self.means_only(*chosen) else self.cells(*chosen)
+    def interplay(self, higher: str) -> Records:
+        """The CRF over a wide range of σ² with β by Algorithm 1 (exact J), fold by fold."""
+        kinds = ("heuristic", "interplay")
+        rows = [row for kind in kinds for row in self.cells(kind, "conll2000", "crf", higher, "IdentifiabilityError")]
+        return [row for row in rows if row["formula"] == "exact"]
 
     def best_sigma2(self, higher: str) -> Records:
-        """The kept table of best σ² by λ."""
-        return self._read(_INTERPLAY, higher)
+        """The best σ² by λ of an earlier run."""
+        return self._read_earlier("interplay", "conll2000", higher)
 
     def wide(self, higher: str) -> Records:
         """The CRF in the second reading over a range of σ² wider than that of the panels, fold by fold."""
@@ -95,18 +86,17 @@ class SweepTables:
         """FL alone by the CRFs of second order: means over folds by model and σ²."""
         return averaged(self.cells("second-order", "conll2000", "crf", "FL"), ("model", "sigma2"))
 
-    def means_only(self, kind: str, source: str, model: str, higher: str) -> bool:
-        """Whether a sweep of the first reading has neither store nor cells, but the table beside its picture."""
-        if self.out is None or self.scale != "paper":
+    def earlier(self, kind: str, source: str, model: str, higher: str) -> bool:
+        """Whether a sweep has neither store nor cells, but tables of an earlier run."""
+        if self.out is None or self.scale != "paper" or (kind, source) not in _EARLIER:
             return False
         store = store_path(kind, source, model, higher, self.scale, self.out)
         there = store.exists() or kept_path(store).exists()
-        name = {"grid": _DIFFERENCES, "heuristic": _HEURISTIC[model], "interplay": _INTERPLAY}[kind]
-        return (Path(self.out) / f"{name}.csv").exists() and not there
+        return not there and all((Path(self.out) / f"{name}.csv").exists() for name in _EARLIER[kind, source])
 
-    def _read(self, name: str, higher: str) -> Records:
-        assert self.out is not None
-        return [dict(row) for row in read_table(Path(self.out) / f"{name}.csv") if row["policy"] == f"PL1/{higher}"]
+    def _read_earlier(self, kind: str, source: str, higher: str) -> Records:
+        tables = [read_table(Path(self.out or ".") / f"{name}.csv") for name in _EARLIER[kind, source]]
+        return [dict(row) for table in tables for row in table if row["policy"] == f"PL1/{higher}"]
 
 
 @lru_cache(maxsize=16)

@@ -168,14 +168,18 @@ def fit_and_measure(
     }
 
 
-@experiment("chain-row", version=2)
+@experiment("chain-row", version=3)
 def chain_row(coordinates: Mapping[str, Any], seed: int) -> Plain:
     """Fit ``model`` by PL1/``higher`` with λ and σ² on ``fold`` of ``source``, for all ``betas``: results as arrays.
+
+    ``cpu_seconds`` of a fit are all that it took, from its start to its measured NLLs; that of the first β also has the
+    reading of the data.
 
     The cell's own seed is not used: Z belongs to the fold. Each fit starts where a line through the two before it leads,
     and PL1 alone (β = 0), which is the same for all λ, where it ended in the cell before. The objective is strictly
     concave, so a start changes the result by no more than the tolerance of the fit.
     """
+    began = time.thread_time()
     with one_thread():
         fold, fold_seed = fold_of(coordinates)
         higher, sigma2, reading = (
@@ -197,7 +201,9 @@ def chain_row(coordinates: Mapping[str, Any], seed: int) -> Plain:
                 LAST_ALONE.clear()
                 LAST_ALONE[alone] = theta
             done = [*done[-1:], (beta, theta)]
-            rows.append({"beta": beta} | measured)
+            ended = time.thread_time()
+            rows.append({"beta": beta} | measured | {"cpu_seconds": ended - began})
+            began = ended
         return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -20,6 +20,14 @@ MINOR = 0.03
 TENTH = 0.1
 #: The σ² of FL alone and the test NLL of the CRF that the paper prints.
 FULL_SIGMA2, PRINTED_CRF = 500.0, 5.5
+#: What Figures 9 and 15 show by their shaded regions, and why a result may differ.
+TRADE_OFF = (
+    "Accuracy and complexity are traded off: no policy is the cheapest and the most accurate at the same time."
+)
+TRADE_OFF_WHY = "The cheapest policy of a picture also has its least train NLL."
+TRADE_OFF_RULE = (
+    "Judged by train NLL, as Figure 6. On the test set a cheap policy can be as good: see Section 8.4 below."
+)
 Grids = dict[tuple[str, str], Records]
 Judge = Callable[[Grids], tuple[str, bool | None]]
 
@@ -33,11 +41,11 @@ class BothReadings:
             for reading in READINGS
         }
 
-    def row(self, where: str, claim: str, judge: Judge, why: str = "") -> Row:
-        """The findings of both readings; ``why`` is shown where one of them does not agree."""
+    def row(self, where: str, claim: str, judge: Judge, why: str = "", rule: str = "") -> Row:
+        """The findings of both readings; ``why`` is shown where one of them does not agree, ``rule`` in any case."""
         first, second = (Finding.of(*judge(self.grids[reading])) for reading in READINGS)
         agree = first.verdict is Verdict.AGREES and second.verdict is Verdict.AGREES
-        return Row(where, claim, first, "" if agree else why, second)
+        return Row(where, claim, first, " ".join(text for text in (rule, "" if agree else why) if text), second)
 
 
 def best_number(model: str, higher: str, printed: float) -> Judge:
@@ -68,40 +76,69 @@ def test_above_train(model: str) -> Judge:
 
 
 def range_by_lam(grids: Grids) -> tuple[str, bool | None]:
-    """Whether at most β the range of train NLL over λ grows with σ², and whether its lower bound falls."""
+    """Whether the range of train NLL that λ spans in a panel grows with each σ², and whether its lower bound falls.
+
+    The text also has the verdicts by two earlier rules: the range at most of the β, and that of the mean over β.
+    """
     (columns, _, beta), surface = mean_over_folds(grids[BC, "FL"], GRID_AXES, "train_nll")
     spans, lows = np.ptp(surface, axis=1), surface.min(axis=(1, 2))
+    widest = spans.max(axis=1)  # λ spans most at one β, as a rule at β = 1
+    falls = bool(np.all(np.diff(lows) < 0))
     matters = beta > 0  # at β = 0 λ changes nothing
     grows = (spans[-1] > spans[0]) & matters
-    middle, end = int(np.argmin(np.abs(beta - 0.5))), len(beta) - 1
+    middle = int(np.argmin(np.abs(beta - 0.5)))
     inside = (beta > TENTH - 1e-9) & (beta < 1)
     before = np.ptp(surface[:, :, inside].mean(axis=2), axis=1) if inside.any() else np.zeros(len(columns))
-    falls = bool(lows[-1] < lows[0])
-    text = (
-        f"from σ² = {columns[0]:g} to {columns[-1]:g} the range grows at {grows.sum()} of {matters.sum()} β (at β = "
-        f"{beta[middle]:g} from {spans[0, middle]:.1f} to {spans[-1, middle]:.1f}, at β = {beta[end]:g} from "
-        f"{spans[0, end]:.1f} to {spans[-1, end]:.1f}); least train NLL from {lows[0]:.2f} to {lows[-1]:.2f}; by the "
-        f"earlier rule the range goes from {before[0]:.1f} to {before[-1]:.1f}: "
-        f"{Verdict.of(bool(before[-1] > before[0]) and falls).value}"
+    by_beta, by_mean = (
+        Verdict.of(bool(holds) and falls).value
+        for holds in (grows.sum() > 0.5 * matters.sum(), before[-1] > before[0])
     )
-    return text, bool(grows.sum() > 0.5 * matters.sum()) and falls
+    text = (
+        f"at σ² = {_listed(columns, 'g')} λ spans {_listed(widest, '.1f')} nats in the panel, and its least train NLL is "
+        f"{_listed(lows, '.1f')}. By the earlier rules: at a given β the range grows at {grows.sum()} of {matters.sum()} β "
+        f"(at β = {beta[middle]:g} from {spans[0, middle]:.1f} to {spans[-1, middle]:.1f}): {by_beta}; in the mean over β "
+        f"from {before[0]:.1f} to {before[-1]:.1f}: {by_mean}"
+    )
+    return text, bool(np.all(np.diff(widest) > 0)) and falls
+
+
+def _listed(values: Iterable[float], form: str) -> str:
+    return ", ".join(f"{value:{form}}" for value in values)
+
+
+def trade_off(model: str) -> Judge:
+    """Whether the policies with the least FLOPs, at any σ², miss the least train NLL; the test NLLs are shown too."""
+
+    def judge(grids: Grids) -> tuple[str, bool | None]:
+        texts, misses = [], []
+        for higher in POLICIES:
+            rows = grids[model, higher]
+            least = best_cell(rows, "flops")["flops"]
+            cheapest = [row for row in rows if row["flops"] == least]
+            parts = []
+            for value, name in (("train_nll", "train"), ("test_nll", "test")):
+                floor, best = best_cell(cheapest, value)[value], best_cell(rows, value)
+                more = best["flops"] / least
+                parts.append(f"{name} {floor:.2f} against {best[value]:.2f} at {more:.1f} times the FLOPs")
+            texts.append(f"PL1/{higher}: {', '.join(parts)}")
+            misses.append(min(r["train_nll"] for r in cheapest) > min(r["train_nll"] for r in rows))
+        return f"least NLL of the cheapest policies against that of all: {'; '.join(texts)}", all(misses)
+
+    return judge
 
 
 def outperforms(tables: SweepTables, reading: str) -> Finding:
-    """The best policy of PL1/PL2 against that of PL1/FL at σ² = 5000; where folds are known, on the same sentences."""
+    """The best policy of PL1/PL2 against that of PL1/FL at σ² = 5000, on the same sentences."""
     best, folds = {}, {}
     for higher in POLICIES:
         chosen = ("conll2000", BC, higher, reading)
         best[higher] = cell = best_cell(at_sigma2(tables.grid(*chosen), 5000), "test_nll")
-        if tables.has_folds(*chosen):
-            same = [r for r in tables.grid_cells(*chosen) if all(r[axis] == cell[axis] for axis in GRID_AXES)]
-            folds[higher] = np.array([r["test_nll"] for r in sorted(same, key=lambda r: float(r["fold"]))])
+        same = [r for r in tables.grid_cells(*chosen) if all(r[axis] == cell[axis] for axis in GRID_AXES)]
+        folds[higher] = np.array([r["test_nll"] for r in sorted(same, key=lambda r: float(r["fold"]))])
     away = best["PL2"]["test_nll"] - best["FL"]["test_nll"]
-    if len(folds) == len(POLICIES):
-        error, how = float(np.std(folds["PL2"] - folds["FL"], ddof=1) / np.sqrt(len(folds["FL"]))), ", paired by fold"
-    else:
-        error, how = float(np.hypot(*(best[h]["test_nll_error"] for h in POLICIES))), ""
-    text = f"{best['PL2']['test_nll']:.2f} against {best['FL']['test_nll']:.2f} ({away:+.2f} ± {error:.2f}{how})"
+    error = float(np.std(folds["PL2"] - folds["FL"], ddof=1) / np.sqrt(len(folds["FL"])))
+    values = f"{best['PL2']['test_nll']:.2f} against {best['FL']['test_nll']:.2f}"
+    text = f"{values} ({away:+.2f} ± {error:.2f}, paired by fold)"
     return Finding.of(text, None if abs(away) < 2 * error else bool(away < 0))
 
 
@@ -180,23 +217,21 @@ def meets(grids: Grids) -> tuple[str, bool | None]:
 
 
 def lam_is_minor(grids: Grids) -> tuple[str, bool | None]:
-    """How much λ changes the test NLL of the CRF with PL1/PL2 at the best β, and where PL1 alone (β = 0) is."""
+    """How much λ changes the train and the test NLL of the CRF with PL1/PL2 at their best β."""
     rows = grids["crf", "PL2"]
     changes, texts = [], []
-    for sigma2 in sigma2_of(rows):
-        here = at_sigma2(rows, sigma2)
-        best = [best_cell([r for r in here if r["lam"] == lam], "test_nll")["test_nll"] for lam in _lams(here)]
-        alone = [r["test_nll"] for r in here if r["beta"] == 0]
-        changes.append(1 - best[-1] / best[0])
-        texts.append(f"{changes[-1]:+.1%} at σ² = {sigma2:g}" + (f" (PL1 alone {alone[0]:.2f})" if alone else ""))
-    return (
-        "from the smallest λ to 1 the best test NLL improves by " + ", ".join(texts),
-        max(map(abs, changes)) < MINOR,
-    )
-
-
-def _lams(rows: Records) -> list[float]:
-    return sorted({float(row["lam"]) for row in rows})
+    for value, name in (("test_nll", "test"), ("train_nll", "train")):
+        parts = []
+        for sigma2 in sigma2_of(rows):
+            here = at_sigma2(rows, sigma2)
+            lams = sorted({float(row["lam"]) for row in here})
+            least, most = (
+                best_cell([r for r in here if r["lam"] == lam], value)[value] for lam in (lams[0], lams[-1])
+            )
+            changes.append(1 - most / least)
+            parts.append(f"{changes[-1]:+.1%} ({least:.2f} to {most:.2f}) at σ² = {sigma2:g}")
+        texts.append(f"the best {name} NLL improves by {', '.join(parts)}")
+    return f"from the smallest λ to 1 {'; '.join(texts)}", max(map(abs, changes)) < MINOR
 
 
 def chain_claims(judged: BothReadings, tables: SweepTables) -> Iterator[Row]:
@@ -205,6 +240,7 @@ def chain_claims(judged: BothReadings, tables: SweepTables) -> Iterator[Row]:
         "In the first reading a sentence counts once for each of its tokens in PL1 and PL2, so a given σ² penalises them "
         "far less than FL; the second reading divides by the number of windows."
     )
+    yield judged.row("Figure 9", TRADE_OFF, trade_off(BC), TRADE_OFF_WHY, TRADE_OFF_RULE)
     yield judged.row(
         "Figure 10", "PL1/FL: best test NLL about 190.", best_number(BC, "FL", 190.0), "More than 3% away."
     )
@@ -220,10 +256,10 @@ def chain_claims(judged: BothReadings, tables: SweepTables) -> Iterator[Row]:
         "Figure 11",
         "As the regulariser weakens, the range of train NLL spanned by λ grows and its lower bound falls.",
         range_by_lam,
-        "The lower bound falls in both, and at β near 1 the range grows in both: there only the selected sentences "
-        "count, and a weaker penalty lets them be fitted at the cost of the others. At smaller β PL1 has all sentences. "
-        "Once a weak penalty lets PL1 fit them, λ has little left to change, in the first reading already at small σ², "
-        "because a sentence counts once for each of its tokens.",
+        rule="The caption speaks of the panels: their lower bound, and the range that λ spans in them. So the rule is the "
+        "range over λ of a whole panel, which is at β = 1, where both readings are the same: only the selected sentences "
+        "count there, and a weaker penalty lets them be fitted at the cost of the others. At a given β below 1 the range "
+        "mostly shrinks, because PL1 has all sentences: once a weak penalty lets PL1 fit them, λ changes little.",
     )
     yield Row(
         "Figure 13",
@@ -272,6 +308,7 @@ def second_order_text(tables: SweepTables) -> str:
 
 def crf_claims(judged: BothReadings, tables: SweepTables) -> Iterator[Row]:
     """Figures 15 to 19 of the paper: the CRF."""
+    yield judged.row("Figure 15", TRADE_OFF, trade_off("crf"), TRADE_OFF_WHY, TRADE_OFF_RULE)
     yield judged.row(
         "Figure 16",
         "PL1/FL: best test NLL about 5.5.",
@@ -297,7 +334,8 @@ def crf_claims(judged: BothReadings, tables: SweepTables) -> Iterator[Row]:
         "Figure 19",
         "PL1/PL2: increasing λ only brings minor improvement.",
         lam_is_minor,
-        f"'Minor' is read as a change of the test NLL by less than {MINOR:.0%} at every σ², in either direction. Second "
-        "reading: PL1 alone has nearly the same NLL in all panels, and λ matters most at σ² = 10,000, which is the best "
-        "σ² of PL2 alone. First reading: σ² is 20 to 80 times the best one of PL2 alone, and more of PL2 overfits more.",
+        f"'Minor' is read as a change of the train and of the test NLL by less than {MINOR:.0%} at every σ², in either "
+        "direction. More of PL2 always fits the training sentences closer; their NLL is 1.5 nats or less, so that a small "
+        "difference is a large share. On the test set, second reading: λ matters most at σ² = 10,000, which is the best σ² "
+        "of PL2 alone. First reading: σ² is 20 to 80 times the best one of PL2 alone, and more of PL2 overfits more.",
     )

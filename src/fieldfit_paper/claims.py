@@ -1,21 +1,17 @@
 """The report: the paper's claims against the sweeps' tables, as a Markdown and an HTML page.
 
-`fieldfit reproduce report --out DIR`, or with the page in another folder than its pictures
-
-    python -m fieldfit_paper.claims --scale paper --out docs/figures --page docs/reproduction.md
+`fieldfit reproduce report --out DIR` writes it; `fieldfit_paper.publish` writes that of the documentation.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fieldfit.plots import PlainTable, make_folder
 from fieldfit.types import DataError
 from fieldfit_paper.chain_figures import numbered, scale_note
-from fieldfit_paper.chain_sweeps import SCALES
 from fieldfit_paper.chain_tables import SweepTables
 from fieldfit_paper.chunking_claims import BothReadings, chain_claims, crf_claims
 from fieldfit_paper.claim_page import write_page
@@ -42,6 +38,18 @@ def _grids(number: int, name: str, reading: str) -> tuple[tuple[str, str], ...]:
         )
         for higher in ("FL", "PL2")
         for shape, text in shapes
+    )
+
+
+def _trade_offs(number: int, name: str) -> tuple[tuple[str, str], ...]:
+    """NLL against FLOPs and against seconds in both readings."""
+    return tuple(
+        (
+            f"figure-{number}{suffix}{axis}",
+            f"{name}, {reading} reading: train and test NLL against {cost} for each σ²",
+        )
+        for reading, suffix in (("first", ""), ("second", "-means"))
+        for axis, cost in (("", "FLOPs"), ("-seconds", "measured milliseconds"))
     )
 
 
@@ -83,9 +91,9 @@ def sections(tables: SweepTables) -> list[Section]:
             (sentiment_counts, lambda: sentiment_claims(tables)),
             (
                 ("graphs", "Graphs of a four-token CRF and of a four-token Boltzmann chain"),
-                ("figure-4", "Contours of train and test NLL of the sentiment CRF for σ² = 1 and 10"),
-                ("figure-5", "Train and test NLL of the sentiment CRF against FLOPs"),
-                ("figure-5-seconds", "Train and test NLL of the sentiment CRF against measured milliseconds"),
+                ("figure-4", "Contours of train and test NLL of the sentiment CRF for σ² = 1 and 10, first reading"),
+                ("figure-5", "Train and test NLL of the sentiment CRF against FLOPs, first reading"),
+                ("figure-5-seconds", "Train and test NLL of the sentiment CRF against milliseconds, first reading"),
             ),
         ),
         (
@@ -101,16 +109,14 @@ def sections(tables: SweepTables) -> list[Section]:
             chunking,
             (lambda: chain_claims(BothReadings(tables), tables),),
             (*_grids(7, "Boltzmann chain", "first"), *_grids(7, "Boltzmann chain", "second"),
-             ("figure-8", "Boltzmann chain: NLL against FLOPs for each σ²"),
-             ("figure-8-seconds", "Boltzmann chain: NLL against measured milliseconds for each σ²")),
+             *_trade_offs(8, "Boltzmann chain")),
         ),
         (
             "Text chunking: the CRF (Section 8.3.2)",
             "the CRF",
             chunking,
             (lambda: crf_claims(BothReadings(tables), tables),),
-            (*_grids(10, "CRF", "first"), *_grids(10, "CRF", "second"), ("figure-11", "CRF: NLL against FLOPs by σ²"),
-             ("figure-11-seconds", "CRF: NLL against measured milliseconds by σ²")),
+            (*_grids(10, "CRF", "first"), *_grids(10, "CRF", "second"), *_trade_offs(11, "CRF")),
         ),
         (
             "Cheaper and better (Section 8.4)",
@@ -118,7 +124,7 @@ def sections(tables: SweepTables) -> list[Section]:
             chunking,
             (lambda: win_win_claims(tables),),
             (
-                ("figure-14", "First reading: test NLL of cheaper policies minus that of FL or PL2 alone, with intervals"),
+                ("figure-14", "First reading: test NLL of cheaper policies minus that of FL or PL2 alone"),
                 ("figure-14-means", "Second reading: test NLL of cheaper policies minus that of FL or PL2 alone"),
             ),
         ),
@@ -128,10 +134,10 @@ def sections(tables: SweepTables) -> list[Section]:
             chunking,
             (lambda: heuristic_claims(tables),),
             (
-                ("figure-9", "Boltzmann chain, first reading: β, train and test NLL of the heuristic against the best"),
-                ("figure-9-means", "The same in the second reading"),
-                ("figure-12", "CRF, first reading: β, train and test NLL of the heuristic against the best"),
-                ("figure-12-means", "The same in the second reading"),
+                ("figure-9", "Boltzmann chain, first reading: β and NLLs of Algorithm 1 against the best"),
+                ("figure-9-means", "Boltzmann chain, second reading: β and NLLs of Algorithm 1 against the best"),
+                ("figure-12", "CRF, first reading: β and NLLs of Algorithm 1 against the best"),
+                ("figure-12-means", "CRF, second reading: β and NLLs of Algorithm 1 against the best"),
             ),
         ),
         (
@@ -167,21 +173,3 @@ def reproduce(out: Path | None, scale: str = "small", page_path: Path | None = N
         files = write_page(made, tables, folder, target)
     listed = [dict(zip(("where", "claim", "measured", "verdict", "why"), text, strict=True)) for text in texts]
     return Reproduction({"experiment": "report", "scale": scale, "claims": listed}, (table,), (), tuple(files))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command of the module's text."""
-    import argparse
-
-    parser = argparse.ArgumentParser(prog="fieldfit_paper.claims", description="The paper's claims, measured.")
-    parser.add_argument("--scale", choices=SCALES, default="small")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the pictures and of the sweeps")
-    parser.add_argument("--page", type=Path, default=None, help="the page to write (reproduction.md in the folder)")
-    chosen = parser.parse_args(arguments)
-    for path in reproduce(chosen.out, chosen.scale, chosen.page).files:
-        print(f"written: {path}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -18,7 +18,7 @@ from fieldfit.plots import (
     save_figure,
 )
 from fieldfit.types import Plain
-from fieldfit_paper.chain_figures import numbered, scale_note
+from fieldfit_paper.chain_figures import READING_NOTES, numbered, scale_note
 from fieldfit_paper.chain_sweeps import POLICIES, averaged, mean_over_folds
 from fieldfit_paper.chain_tables import SweepTables
 from fieldfit_paper.tables import Reproduction, columns_of, write_tables
@@ -40,19 +40,28 @@ def best_sigma2(records: list[Plain]) -> Plain:
     }
 
 
+def _by_lam(records: list[Plain], higher: str) -> list[Plain]:
+    """The best σ² at each λ, and the mean β of Algorithm 1 there."""
+    rows = []
+    for lam in sorted({record["lam"] for record in records}):
+        at_lam = [record for record in records if record["lam"] == lam]
+        at_best = best_sigma2(at_lam)
+        beta = float(np.mean([r["beta"] for r in at_lam if r["sigma2"] == at_best["best_sigma2"]]))
+        rows.append({"policy": f"PL1/{higher}", "lam": lam, "beta": beta} | at_best)
+    return rows
+
+
+def _is_earlier(tables: SweepTables, higher: str) -> bool:
+    return tables.earlier("interplay", "conll2000", "crf", higher)
+
+
 def compute(tables: SweepTables) -> tuple[list[Plain], dict[str, Plain]]:
     """A record for each policy and λ, and the best σ² of each higher-order family alone."""
     rows, alone = [], {}
     for higher in POLICIES:
-        records = tables.interplay(higher)
-        if records is None:
-            rows += tables.best_sigma2(higher)
-        else:
-            for lam in sorted({record["lam"] for record in records}):
-                at_lam = [record for record in records if record["lam"] == lam]
-                at_best = best_sigma2(at_lam)
-                beta = float(np.mean([r["beta"] for r in at_lam if r["sigma2"] == at_best["best_sigma2"]]))
-                rows.append({"policy": f"PL1/{higher}", "lam": lam, "beta": beta} | at_best)
+        rows += (
+            tables.best_sigma2(higher) if _is_earlier(tables, higher) else _by_lam(tables.interplay(higher), higher)
+        )
         alone[higher] = best_sigma2(tables.pure("crf", higher))
     return rows, alone
 
@@ -147,20 +156,21 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
             _panels(second, {r["policy"].removeprefix("PL1/"): r["alone"] for r in second}, "second reading", ends),
         ]
         for higher in POLICIES:
-            records = tables.interplay(higher)
-            if records is not None:
-                (sigma2, lams), surface = mean_over_folds(records, ("sigma2", "lam"), "test_nll")
+            if not _is_earlier(tables, higher):
+                (sigma2, lams), surface = mean_over_folds(tables.interplay(higher), ("sigma2", "lam"), "test_nll")
                 surfaces.append((higher, lams, np.log10(sigma2), surface))
         files = save_figure(draw_panels(panels, caption), folder, "figure-13")
         if surfaces:
             levels = contour_levels([surface for *_, surface in surfaces])
             drawn = [
-                ContourPanel(f"PL1/{higher}: test NLL", x, y, z, levels, "λ", "log₁₀ σ²", bar=higher == POLICIES[-1])
+                ContourPanel(
+                    f"PL1/{higher}: test NLL", x, y, z, levels, "λ", "log₁₀ σ²", bar=higher == surfaces[-1][0]
+                )
                 for higher, x, y, z in surfaces
             ]
             other = (
                 f"{numbered(13)}, the surface behind it. Test NLL over λ and σ², {subject}. The cross is the least "
-                f"value. {scale_note(scale)}"
+                f"value. {scale_note(scale)} {READING_NOTES['sums']}"
             )
             files += save_figure(draw_surfaces([drawn], other, width=4.3, height=3.3), folder, "figure-13-contours")
         files += write_tables(folder, "figure-13", rows, caption)

@@ -15,6 +15,8 @@ from fieldfit_paper.chain_tables import LEVEL, SweepTables, at_sigma2, best_cell
 from fieldfit_paper.claim_rows import MODEL_NAMES, Records
 from fieldfit_paper.tables import Reproduction, columns_of, write_tables
 
+#: How far apart the marks of neighbouring σ² are drawn, in units of relative FLOPs.
+APART = 0.01
 CASES = (("conll2000", "boltzmann-chain"), ("conll2000", "crf"), ("sentiment", "crf"))
 
 
@@ -58,7 +60,8 @@ def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> 
     caption = (
         "Figure 14 (not in the paper). Where a cheaper policy has the better test NLL: for each λ and σ² the policy with "
         f"the best β, x its FLOPs relative to FL (PL2) alone, y its test NLL minus theirs; bars: {LEVEL:.0%} intervals "
-        "over folds, without allowance for the choice of β. Below 0 it wins twice. "
+        "over folds, without allowance for the choice of β. Below 0 it wins twice. Marks of one λ are displaced sideways "
+        f"by {APART:g} each, from small to large σ², so that their bars can be told apart. "
         f"{scale_note(scale)}{' ' + scale_note(scale, 'sentiment') if reading == 'sums' else ''} "
         f"{READING_NOTES[reading]}"
     )
@@ -77,19 +80,21 @@ def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> 
             for higher in POLICIES:
                 cheaper = [r for r in by_case[source, model, higher] if r["relative_flops"] < 1]
                 clouds: list[Cloud] = []
-                for sigma2 in sigma2_of(cheaper):
+                shown = sigma2_of(cheaper)
+                for place, sigma2 in enumerate(shown):
                     here = at_sigma2(cheaper, sigma2)
                     lams = sorted({r["lam"] for r in here})
                     part = [best_cell([r for r in here if r["lam"] == lam], "difference") for lam in lams]
                     x, y, bars = (columns_of(part, c) for c in ("relative_flops", "difference", "half_interval"))
                     # Side by side, so that the bars of one λ can be told apart.
-                    clouds.append(Cloud(f"σ² = {sigma2:g}", x + 0.01 * len(clouds), y, bars))
+                    aside = APART * (place - (len(shown) - 1) / 2)
+                    clouds.append(Cloud(f"σ² = {sigma2:g}", x + aside, y, bars))
                 title = _title(source, model, higher)
                 row.append(
                     TradeOffPanel(title, clouds, "relative FLOPs", "test NLL difference", zero=True, ordered=order)
                 )
             drawn.append(row)
-        files = save_figure(draw_surfaces(drawn, caption, width=4.6, height=3.2), folder, name)
+        files = save_figure(draw_surfaces(drawn, caption, width=4.6, height=3.4), folder, name)
         files += write_tables(folder, name, joined, caption)
     document = {"experiment": name, "scale": scale, "points": joined}
     return Reproduction(document, (table,), (), tuple(files))

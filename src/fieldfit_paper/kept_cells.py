@@ -14,7 +14,9 @@ from fieldfit.plots import write_file
 from fieldfit.types import Plain
 
 TEXTS = ("model", "formula")
-NUMBERS = ("fold", "sigma2", "lam", "beta", "train_nll", "test_nll", "flops", "evaluation_seconds", "fit_seconds")
+NUMBERS = (
+    "fold", "sigma2", "lam", "beta", "train_nll", "test_nll", "flops", "evaluation_seconds", "fit_seconds", "cpu_seconds",
+)  # fmt: skip
 DIGITS = 9
 
 

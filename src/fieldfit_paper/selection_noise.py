@@ -1,7 +1,7 @@
 """A figure of our own: what selecting components at random costs, which the published variance leaves out.
 
 Left: (1−α)·PL1 + α·PL2 on the five nodes of Figure 2, by the published formula, by the exact one, and as seen in many fits
-to samples that were drawn from the model. Right: three ways to spend computation between PL1 and PL2, by the exact formula:
+to samples that were drawn from the model. Right: three ways between PL1 and PL2, by the exact formula:
 
     (1−α)·PL1 + α·PL2        every component selected at random, as in Figures 2 and 3
     PL1 + λ·PL2, best β      the lower order always selected, β by the exact J (the policies of Section 7)
@@ -120,7 +120,7 @@ def _rows(mixtures: FamilyMixtures) -> list[Plain]:
 
 
 def draw(records: list[Plain], folder: Path) -> list[Path]:
-    """Formulas and simulation on the left, ways to spend on the right."""
+    """Formulas and simulation on the left, ways between PL1 and PL2 on the right."""
     chosen = {f: [r for r in records if r["way"] == RANDOM and r["formula"] == f] for f in (*FORMULAS, "simulated")}
     left = [
         Series(f"{f} formula", columns_of(chosen[f], "share"), columns_of(chosen[f], "variance")) for f in FORMULAS
@@ -139,7 +139,7 @@ def draw(records: list[Plain], folder: Path) -> list[Path]:
     y = r"det$^{1/r}$ of the variance / maximum likelihood"
     panels = [
         Panel("(1−α)·PL1 + α·PL2", "α", y, left, x_range=(0.0, 1.0)),
-        Panel("three ways to spend, exact", "complexity (FLOPs of a sample)", y, right),
+        Panel("three ways between PL1 and PL2, exact", "complexity (FLOPs of a sample)", y, right),
     ]
     return save_figure(draw_panels([panels], CAPTION, width=4.8, height=3.9), folder, "selection-noise")
 

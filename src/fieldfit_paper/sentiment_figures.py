@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
-from fieldfit_paper.chain_figures import COST_AXES, COST_NAMES, NLL, contour_rows, grid_table, numbered, scale_note
+from fieldfit_paper.chain_figures import (
+    COST_AXES,
+    COST_NAMES,
+    NLL,
+    READING_NOTES,
+    contour_rows,
+    grid_table,
+    numbered,
+    scale_note,
+)
 from fieldfit_paper.chain_folds import FLOPS
 from fieldfit_paper.chain_sweeps import POLICIES
 from fieldfit_paper.chain_tables import SweepTables, at_sigma2
@@ -23,7 +32,7 @@ def reproduce_contours(out: Path | None, scale: str = "small") -> Reproduction:
         by_policy[higher] = [row for row in rows if row["sigma2"] in CONTOUR_SIGMA2]
     note = (
         f"NLL in nats per document. {scale_note(scale, 'sentiment')} The paper's reviews are not public: this is the "
-        "fine-grained set of product reviews, so only the shape can be compared."
+        f"fine-grained set of product reviews, so only the shape can be compared. {READING_NOTES['sums']}"
     )
     table = grid_table(f"{numbered(4)}: sentiment CRF, best cells of the grid", by_policy, note)
     caption = (
@@ -72,7 +81,7 @@ def reproduce_trade_off(out: Path | None, scale: str = "small") -> Reproduction:
     subject = (
         "of an evaluation and negative log-likelihood (left: train, right: test) of the sentiment CRF with σ² = 1/2. Each "
         "point is a policy (λ, β); large marks and steps: no cheaper one is as good. The shaded region was not reached by "
-        f"any. {scale_note(scale, 'sentiment')}"
+        f"any. {scale_note(scale, 'sentiment')} {READING_NOTES['sums']}"
     )
     if out is not None:
         folder = make_folder(out)

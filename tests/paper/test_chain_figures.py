@@ -16,7 +16,7 @@ from fieldfit_paper.beta_heuristic import heuristic_beta, heuristic_cell
 from fieldfit_paper.chain_data import chain_data, draw_fold
 from fieldfit_paper.chain_figures import reproduce_grids, reproduce_heuristic, reproduce_trade_off
 from fieldfit_paper.chain_folds import boltzmann_chain_fold, chain_fold, window_flops
-from fieldfit_paper.chain_sweeps import averaged, by_beta, mean_over_folds, records_of
+from fieldfit_paper.chain_sweeps import averaged, by_beta, finished_cells, mean_over_folds, records_of
 from fieldfit_paper.chain_tables import differences
 from fieldfit_paper.chunking import LOOSE_TOLERANCE, chain_row, fit_chain, fold_of, policy_text, sigma2_of, weights_of
 from fieldfit_paper.claim_rows import Finding, Row, Section, Verdict
@@ -251,8 +251,8 @@ def test_figures_of_a_model_from_shared_stores(tiny, tmp_path):
             assert tmp_path / name in found.files
     stores = sorted(path.name for path in (tmp_path / "sweeps").glob("*.sweep"))
     assert len(stores) == 4
-    assert "processor minutes, the last done at 20" in claim_page.cells_of(tmp_path, "small")
-    assert claim_page.cells_of(tmp_path, "paper") == ""
+    assert "The last fit of its stores ended at 20" in claim_page.made_with(tmp_path, "small")
+    assert "stores" not in claim_page.made_with(tmp_path, "paper")
     grid = records_of("grid", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
     assert len(grid) == 2 * 2 * 2 * 3
     heuristic = records_of("heuristic", "synthetic", "boltzmann-chain", "FL", "small", tmp_path)
@@ -283,19 +283,26 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
     assert all(row.why for row in rows if "differs" in row.verdict or "refuted" in row.verdict)
 
 
-def test_algorithm_1_is_read_from_its_table_where_nothing_else_is_kept(tmp_path, monkeypatch):
-    rows = [
-        {"policy": "PL1/FL", "formula": formula, "sigma2": 5.0, "lam": 0.5, "heuristic_beta": 0.25, "best_beta": 0.5}
-        for formula in ("published", "exact")
-    ]
-    write_tables(tmp_path, "figure-12", rows, "")
+def test_tables_of_an_earlier_run_are_read_where_nothing_else_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(chain_tables, "records_of", None)
-    kept = chain_tables.SweepTables(tmp_path, "paper")
-    assert kept.heuristic("conll2000", "crf", "FL", "exact") == rows[1:]
-    assert kept.heuristic("conll2000", "crf", "PL2", "exact") == []
+    tables = chain_tables.SweepTables(tmp_path, "paper")
+    sentiment, interplay = ("grid", "sentiment", "crf", "FL"), ("interplay", "conll2000", "crf", "FL")
+    assert not tables.earlier(*sentiment)
+    for name, sigma2 in (("figure-4", 1.0), ("figure-5", 0.5)):
+        write_tables(
+            tmp_path, name, [{"policy": f"PL1/{h}", "sigma2": sigma2, "lam": 0.5} for h in ("FL", "PL2")], ""
+        )
+    assert tables.earlier(*sentiment)
+    assert not tables.earlier("grid", "conll2000", "crf", "FL")
+    assert [row["sigma2"] for row in tables.grid("sentiment", "crf", "FL")] == [1.0, 0.5]
     write_tables(tmp_path, "figure-13", [{"policy": "PL1/FL", "lam": 0.5, "best_sigma2": 500.0}], "")
-    assert kept.interplay("FL") is None
-    assert kept.best_sigma2("FL") == [{"policy": "PL1/FL", "lam": 0.5, "best_sigma2": 500.0}]
+    assert tables.best_sigma2("FL") == [{"policy": "PL1/FL", "lam": 0.5, "best_sigma2": 500.0}]
+    assert "the sentiment set" in claim_page.earlier_runs(tables)
+    assert "Figure 21 (PL1/FL and PL1/PL2)" in claim_page.earlier_runs(tables)
+    kept = kept_path(tmp_path / "sweeps" / f"{'-'.join(interplay)}-paper.sweep")
+    write_cells(kept, [{"fold": 0, "sigma2": 1.0}])
+    assert not tables.earlier(*interplay)
+    assert "Figure 21 (PL1/PL2)" in claim_page.earlier_runs(tables)
 
 
 def test_cells_are_kept_and_read_where_there_is_no_store(tmp_path):
@@ -312,10 +319,7 @@ def test_cells_are_kept_and_read_where_there_is_no_store(tmp_path):
     assert {r["formula"] for r in read} == {"exact"}
     assert read[0]["beta"] == pytest.approx(1 / 3, rel=1e-8)
     assert "converged" not in read[0]
-    assert (
-        claim_page.cells_of(tmp_path, "paper")
-        == " The stores and tables of this run have 2 fits of 0.0 processor minutes."
-    )
+    assert finished_cells(tmp_path / "sweeps" / "heuristic-conll2000-crf-FL-paper.sweep") == read
 
 
 def test_verdicts_of_both_readings():

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from fieldfit_paper.chunking_claims import larger_areas, pulled_to_axis, range_by_lam
+from fieldfit_paper.chunking_claims import lam_is_minor, larger_areas, pulled_to_axis, range_by_lam, trade_off
 from fieldfit_paper.complexity_claims import printed_order
 
 CHAIN = "boltzmann-chain"
@@ -36,13 +36,43 @@ def test_larger_areas_compares_the_two_policies_at_one_level():
 
 
 @pytest.mark.parametrize(("growth", "agrees"), [(2.0, True), (0.5, False)])
-def test_the_range_over_lam_is_judged_at_most_beta(growth, agrees):
-    rows = grid(
-        lambda *_: 1.0, lambda s, lam, beta: (100.0 if s == 500 else 90.0) - lam * (growth if s == 5000 else 1)
-    )
-    text, found = range_by_lam({(CHAIN, "FL"): rows})
+def test_the_range_over_lam_is_that_of_a_panel(growth, agrees):
+    def train(s, lam, beta):
+        """λ spans more at β = 1; only there does the range grow with σ²."""
+        span = 1.0 if beta < 1 else 10.0 * growth if s == 5000 else 10.0
+        return (100.0 if s == 500 else 50.0) - lam * span
+
+    text, found = range_by_lam({(CHAIN, "FL"): grid(lambda *_: 1.0, train)})
     assert found is agrees
-    assert f"grows at {2 if agrees else 0} of 2 β" in text
+    assert f"λ spans 9.0, {9 * growth:.1f} nats" in text
+    assert f"grows at {1 if agrees else 0} of 2 β" in text
+    assert "): differs; in the mean over β" in text
+
+
+def test_the_range_over_lam_needs_a_lower_bound_that_falls():
+    rows = grid(lambda *_: 1.0, lambda s, lam, beta: 100.0 - lam * (1.0 if s == 500 else 2.0) + (s == 5000) * 10)
+    assert range_by_lam({(CHAIN, "FL"): rows})[1] is False
+
+
+@pytest.mark.parametrize(("cheap", "agrees"), [(50.0, True), (20.0, False)])
+def test_a_trade_off_leaves_the_least_train_nll_to_dearer_policies(cheap, agrees):
+    rows = [
+        {"flops": 1.0, "train_nll": cheap, "test_nll": 10.0},
+        {"flops": 1.0, "train_nll": 60.0, "test_nll": 70.0},
+        {"flops": 4.0, "train_nll": 20.0, "test_nll": 40.0},
+    ]
+    text, found = trade_off(CHAIN)({(CHAIN, "FL"): rows, (CHAIN, "PL2"): rows})
+    assert found is agrees
+    assert f"train {cheap:.2f} against 20.00" in text
+    assert "test 10.00 against 10.00 at 1.0 times" in text
+
+
+@pytest.mark.parametrize(("train", "test", "agrees"), [(99.0, 99.0, True), (99.0, 90.0, False), (90.0, 99.0, False)])
+def test_lam_is_minor_on_the_train_and_on_the_test_set(train, test, agrees):
+    rows = grid(lambda s, lam, beta: test if lam == 1 else 100.0, lambda s, lam, beta: train if lam == 1 else 100.0)
+    text, found = lam_is_minor({("crf", "PL2"): rows})
+    assert found is agrees
+    assert f"(100.00 to {train:.2f}) at σ² = 5000" in text
 
 
 def test_printed_orders_by_hand():

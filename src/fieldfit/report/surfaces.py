@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: From light to dark, for ordered labels.
 _SHADES = ("#e8b04a", "#d1495b", "#7b2d8b", "#1b1b4b")
+#: Inches from an axis to the legend under its text.
+_LEGEND_BELOW = 0.43
 _MARKS = ("o", "^", "s", "D", "v", "P", "<")
 
 
@@ -337,6 +339,7 @@ class DiagonalPanel(Drawable):
                       label=cloud.label)  # fmt: skip
         axes.set_xlim(*ends)
         axes.set_ylim(*ends)
+        axes.locator_params(nbins=5)  # more numbers would touch
         _legend_below(axes, 4)
         _frame(axes, self.title, self.x_label, self.y_label)
 
@@ -396,10 +399,13 @@ def _colour_and_mark(label: str, number: int, ordered: Sequence[str]) -> tuple[s
 
 
 def _legend_below(axes: Axes, columns: int = 3) -> None:
-    """Put the legend under the axis, because a cloud may leave no free corner."""
+    """Put the legend under the text of the axis, at the same distance for any height: no corner may be free."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = axes.transAxes + ScaledTranslation(0, -_LEGEND_BELOW, axes.figure.dpi_scale_trans)
     axes.legend(
-        fontsize=7, frameon=False, ncol=columns, loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.3,
-        handlelength=1.2, columnspacing=1.2,
+        fontsize=7, frameon=False, ncol=columns, loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below,
+        handletextpad=0.3, handlelength=1.2, columnspacing=1.2,
     )  # fmt: skip
 
 
@@ -473,8 +479,9 @@ def draw_surfaces(
     """
     drawers = [[panel.draw for panel in row] for row in rows]
     # Make room for legends under the axes.
-    below = 0.85 if any(isinstance(panel, TradeOffPanel | DiagonalPanel) for row in rows for panel in row) else 0.5
+    legends = any(isinstance(panel, TradeOffPanel | DiagonalPanel) for row in rows for panel in row)
+    below, apart = (0.9, 0.62) if legends else (0.5, 0.5)
     # Make room for a colour bar between two panels.
     bars = any(isinstance(panel, ContourPanel) and panel.bar for row in rows for panel in row[:-1])
-    gaps = (0.5 if bars else 0.33, 0.5)
+    gaps = (0.5 if bars else 0.33, apart)
     return draw_grid(drawers, caption, width=width, height=height, margins=(below, 0.3), gaps=gaps)
