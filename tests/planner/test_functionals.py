@@ -37,6 +37,8 @@ def test_contrasts_are_read(text, expected):
         (["a - a"], "does not depend"),
         ([[1.0]], "5"),
         (3, "must be a list"),
+        ([lambda theta: "a"], "must give one finite number; here it gave 'a'"),
+        ({"both": lambda theta: ["a", "b"]}, "must give one finite number"),
     ],
 )
 def test_what_is_no_functional_is_refused(given, message):

@@ -183,9 +183,9 @@ def value_and_gradient(
     name = getattr(g, "__name__", "g")
     value = _number(g, theta.copy())
     if callable(gradient):
-        slope = np.asarray(gradient(theta.copy()), dtype=np.float64)
+        slope = _numbers(gradient(theta.copy()))
     elif gradient is not None:
-        slope = np.asarray(gradient, dtype=np.float64)
+        slope = _numbers(gradient)
     else:
         if r > MOST_DIFFERENCES:
             raise ModelError(
@@ -200,10 +200,7 @@ def value_and_gradient(
 
 def _coefficients(values: object) -> FloatArray:
     """Check that the coefficients are finite numbers."""
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers = np.array(np.nan)
+    numbers = _numbers(values)
     if not np.isfinite(numbers).all():
         raise ModelError(
             f"Coefficients are finite numbers; got {values!r:.80}. A functional is a parameter's name or number, a mapping "
@@ -212,11 +209,20 @@ def _coefficients(values: object) -> FloatArray:
     return numbers
 
 
+def _numbers(values: object) -> FloatArray:
+    """The values as an array; NaN where they are no real numbers."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.array(np.nan)
+
+
 def _number(g: Callable[[FloatArray], object], theta: FloatArray) -> float:
     """g(θ), which must be one finite number."""
-    number = np.asarray(g(theta), dtype=np.float64)
+    given = g(theta)
+    number = _numbers(given)
     if number.size != 1 or not np.isfinite(number).all():
-        raise ModelError(f"A function of θ must give one finite number; here it gave {number!r}.")
+        raise ModelError(f"A function of θ must give one finite number; here it gave {given!r:.80}.")
     return float(number.reshape(()))
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 
 from fieldfit.planner.request import Target
 from fieldfit.types import FieldfitError
@@ -39,6 +40,14 @@ class Origin(Enum):
     def searched(self) -> bool:
         """Whether it comes from a search: then it is shown only on the frontier."""
         return self in (Origin.JOINT, Origin.AT_BUDGET, Origin.FILLED, Origin.CHEAPEST)
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A variance that no policy undercuts, or none by less than ``errors`` standard errors."""
+
+    variance: float
+    errors: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -128,12 +137,13 @@ def thinned(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def choose(
-    candidates: Sequence[Candidate], target: Target, n_parameters: int = 0, least: float = 0.0
+    candidates: Sequence[Candidate], target: Target, n_parameters: int = 0, floor: Floor | None = None
 ) -> tuple[Candidate, str]:
     """The recommendation and why. Policies with fewer than five samples for each parameter are the last resort.
 
-    ``least`` is the smallest variance that is possible: what lies below it does so by the noise of the pilot's samples.
+    What lies below the ``floor`` does so by the noise of the pilot's samples.
     """
+    floor = floor or Floor(0.0)
     usable = [candidate for candidate in candidates if math.isfinite(candidate.variance)]
     if not usable:
         raise FieldfitError("None of the policies determines the parameters. Add PL1, which covers all variables.")
@@ -151,25 +161,31 @@ def choose(
         near = [candidate for candidate in usable if candidate.cost <= 0.1 * target.limit]
         if near:
             why = "the pilot has used the budget, and this fit needs less than a tenth of it in addition"
-            return _most_accurate(near, least), why
+            return _most_accurate(near, floor), why
         why = "the budget is too small for any policy: the most accurate of the cheapest"
         if min(candidate.cost for candidate in usable) <= target.limit:
             why = "too little of the budget is left after the pilot: the most accurate of the cheapest"
         return _cheapest(usable), why
-    best = _most_accurate(affordable, least)
+    best = _most_accurate(affordable, floor)
     among = f"of the {len(candidates)} policies compared" if math.isinf(target.limit) else "within the budget"
     if best.variance > (1 + ENOUGH) * min(candidate.variance for candidate in affordable):
         return best, f"none {among} is clearly more accurate"
     return best, f"the most accurate {among}"
 
 
-def _most_accurate(candidates: Sequence[Candidate], least: float) -> Candidate:
+def _not_clearly_below(floor: Floor, candidate: Candidate) -> float:
+    """The variance, or that of the floor if it is below it by less than the floor's number of standard errors."""
+    near = math.isinf(floor.errors) or candidate.variance * (1 + floor.errors * candidate.error) >= floor.variance
+    return max(candidate.variance, floor.variance) if near else candidate.variance
+
+
+def _most_accurate(candidates: Sequence[Candidate], floor: Floor) -> Candidate:
     """The most accurate; of those within half a percent, or what the pilot's sample can tell apart, the simplest.
 
     Fewer terms come first, then the cheaper. A second stage must be clearly cheaper than what is as accurate without it.
     """
-    leading = min(candidates, key=lambda candidate: candidate.variance)
-    accurate = max(leading.variance, least)
+    leading = min(candidates, key=partial(_not_clearly_below, floor))
+    accurate = _not_clearly_below(floor, leading)
     close = [
         rival
         for rival in candidates

@@ -199,10 +199,11 @@ def timed_fit(
     evaluation = least_seconds(lambda: objective.value_grad(x))
     product, equivalents = Steps.product, float(solution.evaluations)
     if objective.problem.optimiser != "lbfgs":
-        product = least_seconds(lambda: objective.hessian_product(x, np.ones_like(x))) / evaluation
         if objective.by_matrix and solution.hessian_products:  # the matrix of each iteration, shared by its products
             matrix = least_seconds(lambda: objective.hessian(x)) / evaluation
-            product += matrix * max(solution.iterations, 1) / solution.hessian_products
+            product = matrix * max(solution.iterations, 1) / solution.hessian_products
+        else:
+            product = least_seconds(lambda: objective.hessian_product(x, np.ones_like(x))) / evaluation
         # A fit asks for both before its first step.
         equivalents += least_seconds(lambda: (objective.preconditioner, objective.hessian_diagonal)) / evaluation
     equivalents += product * solution.hessian_products
@@ -231,7 +232,10 @@ def steps_of(
     deadline: float = math.inf,
 ) -> Steps:
     """Fit the problem and count its steps; a usual number where not even an iteration is done before the deadline."""
+    objective = penalised(problem, scale, precision, row_weight, units)
     try:
-        return timed_fit(penalised(problem, scale, precision, row_weight, units), scale, tol, deadline)[1]
+        steps = timed_fit(objective, scale, tol, deadline)[1]
     except TooLateError:
         return usual_steps(problem.n_parameters)
+    # The gradient of Newton's method falls ever faster: its first iterations say little about the rest.
+    return replace(steps, tried=steps.converged or not objective.by_matrix)

@@ -40,8 +40,8 @@ from fieldfit.variance.sampled_moments import Control, MomentPart, SampledMoment
 MOST_PLANNED_STATES = 1 << 12
 #: Standard errors, and relative difference, from which on means over samples and sums over states disagree.
 _DISAGREE_ERRORS, _DISAGREE = 5.0, 0.05
-#: Fewest samples for that comparison, in all and for each parameter: with fewer θ̂ has adapted to them.
-_FEWEST_COMPARED, _FOR_EACH_PARAMETER = 300, 20
+#: Fewest samples for that comparison.
+_FEWEST_COMPARED = 300
 #: Directions from which on errors come from a part of the samples, and about how many.
 _MANY_DIRECTIONS, _ERROR_ROWS = 60, 250
 MISSPECIFIED = (
@@ -203,7 +203,7 @@ class Gathering:
         """The moments, from sums over states if ``enumerated``; ``compare``: these are compared with means over samples."""
         request, theta = self.request, self.pilot.theta
         shown, directions = ((), None) if request.functionals is None else request.functionals(theta)
-        enough = max(_FEWEST_COMPARED, _FOR_EACH_PARAMETER * len(theta))
+        enough = max(_FEWEST_COMPARED, piloting.UNADAPTED * len(theta))
         if enumerated:
             moments = self._enumerated()
             if compare and not self.simulated and self.rows.n >= enough:

@@ -37,7 +37,6 @@ from fieldfit.planner.request import Request, Target
 from fieldfit.planner.separated import separated_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
-from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
 
 #: What a pilot fits, and maximum likelihood.
 PILOT_POLICY, FULL = Policy.parse("PL1"), Policy.parse("FL")
@@ -64,6 +63,8 @@ _FEWEST_EVALUATIONS = 8
 _FEWEST_SOLVE_STEPS, _USUAL_SOLVE_STEPS = 20, 50
 #: Of sequences every fourth sample of the pilot is fitted beside all of them, in this share of the time.
 _QUARTER, _FIRST = 4, 0.4
+#: Samples for each parameter below which the pilot's own samples look better than they are: θ̂ has adapted to them.
+UNADAPTED = 20
 #: How many times as many samples are simulated where they are cheap. A few hundred for 190 parameters make the variance of
 #: PL1 too large: the error of its bread enters squared.
 _PLENTY = 4
@@ -184,12 +185,13 @@ class Pilot:
 def moment_rows(model: Model, pilot: Pilot, random_state: int, *, counted: bool) -> tuple[Dataset, bool]:
     """The samples that moments are taken over, and whether they are simulated; ``counted``: the budget is in FLOPs.
 
-    Some of the pilot's where that is enough for a percent or two. Where the pilot had fewer than five samples for each
-    parameter its own samples look better than they are (θ̂ has adapted to them): then their values are simulated
-    from the model at θ̂, given what it conditions on and, of importance weights, the weights.
+    Some of the pilot's where that is enough for a percent or two. Where the pilot had fewer than twenty samples for each
+    parameter its own samples look better than they are (θ̂ has adapted to them, and PL1 looks better than maximum
+    likelihood): then their values are simulated from the model at θ̂, given what it conditions on and, of importance
+    weights, the weights.
     """
     rows, most = pilot.rows, pilot.effort.moment_rows
-    if rows.n < ENOUGH_FOR_PARAMETER * model.n_parameters:
+    if rows.n < UNADAPTED * model.n_parameters:
         seed = int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
         # As many as needed: simulated samples are not limited by the data. Where all have the same normaliser, many more
         # cost little.

@@ -52,6 +52,8 @@ _SEARCH = 0.15
 _SHORT_FITS = 0.1
 #: Share of the time and FLOPs left after the pilot for second stages that need no other family.
 _EARLY = 0.5
+#: Iterations of Newton's method from 0 at least.
+_NEWTON_ITERATIONS = 10
 #: Parts of the data that a first stage of ``A >> FL`` uses: it only has to start near.
 _STARTS = (0.3, 0.1)
 
@@ -229,12 +231,14 @@ def counted_steps(
     solution = expanded_fit(
         objective, part.problem, -pilot.theta, request.model.feature_units, request.random_state, tol
     )
-    count = solution.evaluations + solution.hessian_products
-    product = alone.product
+    evaluations, products, product = solution.evaluations, solution.hessian_products, alone.product
     if has_cheap_hessian(part.problem):  # one matrix in each iteration, for any number of products
-        product = part.problem.hessian_evaluations * solution.iterations / max(solution.hessian_products, 1)
-    equivalents = solution.evaluations + product * solution.hessian_products
-    return part.with_steps(replace(alone, count=count, equivalents=equivalents, product=product))
+        # The expansion is a parabola, on which Newton's method ends at once.
+        iterations = max(solution.iterations, _NEWTON_ITERATIONS)
+        evaluations = max(evaluations, iterations)
+        product = part.problem.hessian_evaluations * iterations / max(products, 1)
+    equivalents = evaluations + product * products
+    return part.with_steps(replace(alone, count=evaluations + products, equivalents=equivalents, product=product))
 
 
 def recommend(survey: Survey) -> Plan:
@@ -248,10 +252,7 @@ def recommend(survey: Survey) -> Plan:
     # A penalty determines what the samples do not.
     penalised = request.precision is not None and bool(np.all(request.precision > 0))
     needed = 0 if penalised else request.model.n_parameters
-    # No estimator has a smaller variance than maximum likelihood where the model is right; with a penalty, none has a
-    # smaller squared error under the penalty's prior (van Trees).
-    bounded = moments.full is not None and not (survey.weighted or request.functionals is not None or moments.robust)
-    best, reason = choose(candidates, target, needed, 1.0 if bounded else 0.0)
+    best, reason = choose(candidates, target, needed, survey.floor)
     cautions, parameters = list[str](), request.model.n_parameters
     if best.samples < ENOUGH_FOR_PARAMETER * parameters:
         used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"
@@ -285,5 +286,5 @@ def recommend(survey: Survey) -> Plan:
         notes=survey.notes(),
         caution=f"Caution: {' '.join(cautions)}" if cautions else "",
         squared_error=moments.criterion.penalty is not None and request.functionals is None,
-        floor=1.0 if bounded else None,
+        floor=1.0 if survey.is_bounded else None,
     )

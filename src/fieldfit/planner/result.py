@@ -40,6 +40,8 @@ _EXAMPLE = """\
 _BETTER = 0.01
 #: Relative difference from the reference that is not written.
 _EQUAL = 5e-5
+#: Relative standard error from which on the table shows it: differences of half a percent count.
+_SHOWN_ERROR = 2.5e-3
 #: Panels beside each other.
 _ACROSS = 2
 
@@ -315,12 +317,14 @@ class Plan:
             )
             chosen = {policy.policy for policy in ranked[:most]}
             shown = [policy for policy in shown if policy.policy in chosen]
+        noisy = any(policy.error >= _SHOWN_ERROR for policy in shown)
         rows = tuple(
             (
                 ("→ " if policy.policy == self.best else "• " if policy.on_frontier else "  ") + policy.policy,
                 format_seconds(policy.seconds),
                 f"{policy.flops:.2e}",
                 policy.variance if math.isfinite(policy.variance) else None,
+                *((policy.variance * policy.error if math.isfinite(policy.variance) else None,) if noisy else ()),
                 policy.why,
             )
             for policy in shown
@@ -329,6 +333,8 @@ class Plan:
         note = (
             f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); costs of a whole fit."
         )
+        if noisy:
+            note += " ± is its standard error: differences of less than two of them are noise."
         if len(shown) < len(self.candidates):
             count = len(self.candidates)
             note += (
@@ -336,8 +342,8 @@ class Plan:
                 f"--rows {count}, or --json)."
             )
         title = f"Plan for {self.survey.request.model.kind}: {self.n:,} samples, {len(self.theta):,} parameters"
-        columns = ("policy", "time", "FLOPs", "variance", "why")
-        return PlainTable(title, columns, rows, note, ("", "", "", ".4g", ""))
+        columns = ("policy", "time", "FLOPs", "variance", *(("±",) if noisy else ()), "why")
+        return PlainTable(title, columns, rows, note, ("", "", "", ".4g", *((".1g",) if noisy else ()), ""))
 
     def variance_against_lam(self) -> pd.DataFrame:
         """Compute the variance of λ*F and of PL1 + λ*F for each family F, with equal and with the best weights.

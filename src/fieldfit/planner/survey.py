@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.models.work import clock
-from fieldfit.planner.candidates import Candidate, Origin, by_cost
+from fieldfit.planner.candidates import Candidate, Floor, Origin, by_cost
 from fieldfit.planner.costs import FitCost, FitCosts
 from fieldfit.planner.directions import search_criterion
 from fieldfit.planner.ingredients import Ingredient, PolicyTerms, mixture_text, placed
@@ -33,6 +33,8 @@ _THOROUGH = 30
 _BUDGETS = (0.05, 0.15, 0.4, 0.8)
 #: Log ratio to the variance of the first stage from which a refined estimator's predicted variance is not shown.
 _IMPLAUSIBLE = 0.05
+#: Standard errors by which a variance is clearly below that of maximum likelihood.
+_CLEARLY = 3.0
 #: Share of a budget in seconds that the search may take.
 _SEARCH_SHARE = 0.03
 #: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
@@ -83,6 +85,25 @@ class Survey:
     def weighted(self) -> bool:
         """Whether samples have importance weights."""
         return self.request.dataset.relative_weight is not None
+
+    @property
+    def floor(self) -> Floor | None:
+        """The variance of maximum likelihood: no policy is below it, or counts as below it by chance.
+
+        Where one may be, the best of many policies must be so by three standard errors.
+        """
+        return None if self.moments.full is None else Floor(1.0) if self.is_bounded else Floor(1.0, _CLEARLY)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether no variance is below that of maximum likelihood.
+
+        No estimator has a smaller variance than maximum likelihood where the model is right, for any functional; with a
+        penalty, none has a smaller squared error under the penalty's prior (van Trees). Importance weights of the data may
+        depend on the values of their samples.
+        """
+        dependent = self.weighted and not self.simulated
+        return not (self.moments.full is None or self.moments.robust or dependent)
 
     @property
     def reference(self) -> str:
@@ -224,6 +245,8 @@ class Survey:
         refined: RefinedTerm | None = None,
     ) -> Candidate:
         """A policy with these λ and β, or a first stage with these λ and its second stage."""
+        if self.simulated and self.is_bounded:
+            value = max(value, 0.0)  # what simulated samples of the model have below 1 is noise
         if refined is None:
             cost = self.costs.of(lam)
         else:
