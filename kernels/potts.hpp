@@ -43,11 +43,19 @@ struct PottsRow {
 
     bool reduced() const { return states < q; }
 
+    // Leaves the last state out, where asked for, if that saves a vector.
     template <class Real>
     static PottsRow of(int64_t q, bool reduced) {
-        const int64_t states = reduced ? q - 1 : q, bytes = states * static_cast<int64_t>(sizeof(Real));
+        const int64_t all = padded_for<Real>(q), fewer = padded_for<Real>(q - 1);
+        return reduced && fewer < all ? PottsRow{q, q - 1, fewer} : PottsRow{q, q, all};
+    }
+
+  private:
+    template <class Real>
+    static int64_t padded_for(int64_t states) {
+        const int64_t size = sizeof(Real), bytes = states * size;
         const int64_t vector = isa_level() == 2 && bytes > 32 ? 64 : 32;
-        return PottsRow{q, states, (bytes + vector - 1) / vector * vector / static_cast<int64_t>(sizeof(Real))};
+        return (bytes + vector - 1) / vector * vector / size;
     }
 };
 
