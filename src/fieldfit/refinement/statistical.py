@@ -40,7 +40,7 @@ _APART = 4.0
 _SQUARES, _MOST_PROBES, _MOST_PROBES_BY_MATRIX = 40, 2, 8
 #: With a matrix, where another step is cheap, the sampling error that counts is this many standard errors of that mean
 #: below it, and at least this part of it.
-_SURE, _LEAST_PART = 1.645, 0.3
+_SURE, _LEAST_PART = 2.33, 0.3
 #: Relative residual of a solve, and products of a solve at most.
 _RESIDUAL, _MOST_SOLVE_PRODUCTS = 0.2, 200
 #: The gradient of a fit that is only a start, as a part of its sampling error: about as far as estimates of different
