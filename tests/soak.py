@@ -1,4 +1,4 @@
-"""Random work for a long time: python -m tests.soak [--minutes 60] [--seed 0] [--report FILE].
+"""Random work for a long time: python -m tests.soak [--minutes 60] [--seed 0] [--report FILE] [--page FILE].
 
 Fits, refinements, plans, saves and loads, Ctrl-C, checkpoints, forks, threads, taggers, sums over shards and damaged
 files follow each other at random. Each action compares its result with what it must be, mostly bit by bit. The memory of
@@ -29,6 +29,7 @@ import numpy as np
 
 import fieldfit as ff
 from tests.fuzz.targets import SEEDS, delimited, run_case, saved_fit
+from tests.soak_page import write_page
 
 POLICIES = ["PL1", "PL1 + 0.3*PL2", "PL2", "Partition(2)", "0.5*PL1", "Multinomial(0.6*PL1 + 0.4*PL2)"]
 SENTENCES = [[f"w{(3 * i + j) % 17}" for j in range(2 + i % 5)] for i in range(40)]
@@ -238,7 +239,13 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--report", type=Path, help="JSON file for the report")
     parser.add_argument("--trace", type=Path, help="NumPy file for the time and the memory after each action")
+    parser.add_argument("--page", type=Path, help="page for the report, between its marks, as docs/scaling.md")
+    parser.add_argument("--of", type=Path, help="write the page from this report, without a run")
+    parser.add_argument("--commit", default="unknown", help="commit of the code that ran, for the page")
     options = parser.parse_args()
+    if options.of is not None:
+        write_page(options.page, json.loads(options.of.read_text()), options.commit)
+        return 0
     warnings.simplefilter("ignore")
     began, number, failures = time.monotonic(), 0, []
     done: Counter[str] = Counter()
@@ -275,6 +282,8 @@ def main():
     print(json.dumps(report, indent=1))
     if options.report:
         options.report.write_text(json.dumps(report, indent=1) + "\n")
+    if options.page:
+        write_page(options.page, report, options.commit)
     return 1 if failures else 0
 
 

@@ -1,0 +1,47 @@
+"""The report of `python -m tests.soak` as text, between two marks of a page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+START, END = "<!-- soak -->", "<!-- end of soak -->"
+#: Rows of the table: the tenths of the actions whose medians they have.
+ROWS = (("a tenth of the actions", 0), ("half of them", 4), ("all of them", 9))
+
+
+def page_text(report: dict[str, Any], commit: str) -> str:
+    """The run in a sentence, a table of memory, its growth, and its failures."""
+    failures = report["failures"]
+    ended = "without a failure" if not failures else f"with {len(failures)} failure{'s' * (len(failures) > 1)}"
+    lines = [
+        f"A run of {report['minutes']:.0f} minutes at commit {commit} ({report['actions']:,} actions, "
+        f"{report['processor_minutes']} CPU minutes, on a busy machine) ended {ended}. Medians over tenths of the actions:",
+        "",
+        "| after | resident | allocated by C code | blocks of Python |",
+        "|---|---|---|---|",
+    ]
+    measures = [report[name] for name in ("resident_mb", "allocated_mb", "python_blocks")]
+    for name, tenth in ROWS:
+        resident, allocated, blocks = (measure["tenths"][tenth] for measure in measures)
+        lines.append(f"| {name} | {resident:.1f} MB | {allocated:.1f} MB | {blocks:,.0f} |")
+    if all("slope_per_hour" in measure for measure in measures):
+        resident, allocated, blocks = (measure["slope_per_hour"] for measure in measures)
+        lines += [
+            "",
+            f"Growth per hour in the second half: resident {resident[0]:+.1f} ± {resident[1]:.1f} MB, allocated "
+            f"{allocated[0]:+.2f} ± {allocated[1]:.2f} MB, {blocks[0]:+,.0f} ± {blocks[1]:,.0f} blocks.",
+        ]
+    if failures:
+        lines += ["", *(f"- {failure.rstrip()}" for failure in failures)]
+    return "\n".join(lines)
+
+
+def write_page(path: Path, report: dict[str, Any], commit: str) -> None:
+    """Replace what is between the marks."""
+    text = path.read_text(encoding="utf-8")
+    if START not in text or END not in text:
+        raise SystemExit(f"{path} has no {START} and {END}.")
+    block = f"{START}\n{page_text(report, commit)}\n{END}"
+    path.write_text(re.sub(f"{START}.*?{END}", lambda _: block, text, flags=re.DOTALL), encoding="utf-8")
