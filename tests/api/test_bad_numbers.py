@@ -10,6 +10,7 @@ from scipy import sparse
 import fieldfit as ff
 from fieldfit import sweep as ff_sweep
 from fieldfit import types as ff_types
+from fieldfit.api.estimate_table import EstimateTable
 from fieldfit.types import FieldfitError
 
 MODEL = ff.BoltzmannMachine(3)
@@ -185,3 +186,8 @@ def test_sizes_are_checked_before_memory_is_taken():
 def test_weights_beyond_the_range_of_numbers(beta):
     with pytest.raises(FieldfitError, match="would leave the range of numbers"):
         ff.fit(MODEL, X, f"PL1@{beta} + PL2@{beta}")
+
+
+def test_a_z_value_beyond_the_range_of_numbers_is_infinite_without_a_warning():
+    table = EstimateTable.tested("parameter", ["a"], np.array([1e300]), np.array([1e-300]), 2.0)
+    assert table.z[0] == np.inf

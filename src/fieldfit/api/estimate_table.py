@@ -43,7 +43,7 @@ class EstimateTable:
         cls, what: str, names: Sequence[str], estimate: FloatArray, errors: FloatArray, half: float
     ) -> EstimateTable:
         """Estimates with z, p-values and intervals of ``half`` standard errors to each side; NaN without an error."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             z = np.where(errors > 0, estimate / errors, np.nan)
         return cls(what, names, estimate, errors, z, two_sided(z), estimate - half * errors, estimate + half * errors)
 
