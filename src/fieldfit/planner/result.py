@@ -324,7 +324,7 @@ class Plan:
                 format_seconds(policy.seconds),
                 f"{policy.flops:.2e}",
                 policy.variance if math.isfinite(policy.variance) else None,
-                *((policy.variance * policy.error if math.isfinite(policy.variance) else None,) if noisy else ()),
+                *((policy.variance * policy.error if policy.error > 1e-6 else None,) if noisy else ()),
                 policy.why,
             )
             for policy in shown
