@@ -1,28 +1,21 @@
 """Tables of the sweeps as claims and pictures need them: means over folds.
 
-They come from the stores in the folder ``sweeps``, or from the cells that are kept of them (`kept_cells`). Two sweeps may
-have neither, but the means over folds of an earlier run in the tables beside their pictures; then these are read.
+They come from the stores in the folder ``sweeps``, or from the cells that are kept of them (`kept_cells`).
 """
 
 from __future__ import annotations
 
-import csv
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from fieldfit.types import Plain
-from fieldfit_paper.chain_sweeps import averaged, records_of, store_path, with_least_seconds
+from fieldfit_paper.chain_sweeps import averaged, records_of, with_least_seconds
 from fieldfit_paper.claim_rows import Records
-from fieldfit_paper.kept_cells import kept_path
 from fieldfit_paper.tables import FORMULAS
 
 GRID_AXES = ("sigma2", "lam", "beta")
 LEVEL = 0.95  # of intervals over folds
-#: Tables that were kept of an earlier run, by kind and source of the sweep.
-_EARLIER = {("grid", "sentiment"): ("figure-4", "figure-5"), ("interplay", "conll2000"): ("figure-13",)}
-_DIFFERENCES = "figure-14"
 
 
 class SweepTables:
@@ -41,15 +34,10 @@ class SweepTables:
 
     def grid(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """PL1/``higher``: means over folds at each (σ², λ, β), with the least seconds of cells that do the same work."""
-        if self.earlier("grid", source, model, higher):
-            return self._read_earlier("grid", source, higher)
         return averaged(with_least_seconds(self.grid_cells(source, model, higher, reading)), GRID_AXES)
 
     def differences(self, source: str, model: str, higher: str, reading: str = "sums") -> Records:
         """Test NLL of each policy minus that of the higher-order family alone, with intervals over folds."""
-        if self.earlier("grid", source, model, higher):
-            rows = read_table(Path(self.out or ".") / f"{_DIFFERENCES}.csv")
-            return [row for row in rows if (row["source"], row["policy"]) == (source, f"PL1/{higher}")]
         return differences(self.grid_cells(source, model, higher, reading))
 
     def heuristic(self, source: str, model: str, higher: str, formula: str, reading: str = "sums") -> Records:
@@ -66,10 +54,6 @@ class SweepTables:
         rows = [row for kind in kinds for row in self.cells(kind, "conll2000", "crf", higher, "IdentifiabilityError")]
         return [row for row in rows if row["formula"] == "exact"]
 
-    def best_sigma2(self, higher: str) -> Records:
-        """The best σ² by λ of an earlier run."""
-        return self._read_earlier("interplay", "conll2000", higher)
-
     def wide(self, higher: str) -> Records:
         """The CRF in the second reading over a range of σ² wider than that of the panels, fold by fold."""
         return [row for kind in ("means", "means-beside") for row in self.cells(kind, "conll2000", "crf", higher)]
@@ -85,34 +69,6 @@ class SweepTables:
     def second_order(self) -> Records:
         """FL alone by the CRFs of second order: means over folds by model and σ²."""
         return averaged(self.cells("second-order", "conll2000", "crf", "FL"), ("model", "sigma2"))
-
-    def earlier(self, kind: str, source: str, model: str, higher: str) -> bool:
-        """Whether a sweep has neither store nor cells, but tables of an earlier run."""
-        if self.out is None or self.scale != "paper" or (kind, source) not in _EARLIER:
-            return False
-        store = store_path(kind, source, model, higher, self.scale, self.out)
-        there = store.exists() or kept_path(store).exists()
-        return not there and all((Path(self.out) / f"{name}.csv").exists() for name in _EARLIER[kind, source])
-
-    def _read_earlier(self, kind: str, source: str, higher: str) -> Records:
-        tables = [read_table(Path(self.out or ".") / f"{name}.csv") for name in _EARLIER[kind, source]]
-        return [dict(row) for table in tables for row in table if row["policy"] == f"PL1/{higher}"]
-
-
-@lru_cache(maxsize=16)
-def read_table(path: Path) -> Records:
-    """A table as `fieldfit_paper.tables.write_tables` writes it."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return [{name: _value(text) for name, text in row.items()} for row in csv.DictReader(file)]
-
-
-def _value(text: str) -> bool | float | str:
-    if text in ("True", "False"):
-        return text == "True"
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def best_cell(rows: Records, value: str) -> Plain:

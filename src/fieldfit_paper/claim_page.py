@@ -12,7 +12,7 @@ from fieldfit.plots import Page, PlainTable, write_file
 from fieldfit.sweep import open_sweep, versions
 from fieldfit_paper.chain_figures import scale_note
 from fieldfit_paper.chain_folds import FLOPS
-from fieldfit_paper.chain_sweeps import POLICIES, SCALES, SEED
+from fieldfit_paper.chain_sweeps import SCALES, SEED
 from fieldfit_paper.chain_tables import SweepTables
 from fieldfit_paper.claim_rows import CLOSE, Row, Section, Verdict
 from fieldfit_paper.run_times import COLUMNS as TIME_COLUMNS
@@ -76,11 +76,6 @@ REVISED = (
     "effect diminishes'). In Figure 13 the standard error of the second reading is now that of differences paired by fold "
     "(before: 'undecided')."
 )
-#: Sweeps that may be from an earlier run.
-EARLIER = {
-    ("grid", "sentiment"): "the sentiment set, with 10 splits in place of 100, which took 19 processor minutes",
-    ("interplay", "conll2000"): "the first reading of Figure 21",
-}
 MOST_NAMED = 3  # experiments that the summary names
 COLUMNS = ("where", "the paper", "measured", "verdict", "why")
 
@@ -151,7 +146,7 @@ def _and(texts: Sequence[str]) -> str:
 def write_page(sections: Sequence[Section], tables: SweepTables, folder: Path, target: Path) -> list[Path]:
     """Write the Markdown page, and beside it the HTML page."""
     scale = tables.scale
-    texts = (*HOW, time_text(folder, scale), earlier_runs(tables))
+    texts = (*HOW, time_text(folder, scale))
     how = How(tuple(text for text in texts if text), tuple(time_table(folder, scale)))
     made = made_with(folder, scale)
     there = [
@@ -214,21 +209,6 @@ def smaller(png: bytes) -> bytes:
     few = plain.quantize(PALETTE, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     few.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
-
-
-def earlier_runs(tables: SweepTables) -> str:
-    """What is from a run before today's grid of β and nested selections; "" if nothing is."""
-    older = [
-        f"{name} ({_and(policies)})"
-        for (kind, source), name in EARLIER.items()
-        if (policies := [f"PL1/{higher}" for higher in POLICIES if tables.earlier(kind, source, "crf", higher)])
-    ]
-    if not older:
-        return ""
-    return (
-        "From an earlier run, of which only the means over folds beside the pictures were kept (β from 0.1 on, Z drawn "
-        f"anew for each λ): {'; '.join(older)}."
-    )
 
 
 def made_with(folder: Path, scale: str) -> str:

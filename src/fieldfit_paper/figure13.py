@@ -51,17 +51,11 @@ def _by_lam(records: list[Plain], higher: str) -> list[Plain]:
     return rows
 
 
-def _is_earlier(tables: SweepTables, higher: str) -> bool:
-    return tables.earlier("interplay", "conll2000", "crf", higher)
-
-
 def compute(tables: SweepTables) -> tuple[list[Plain], dict[str, Plain]]:
     """A record for each policy and λ, and the best σ² of each higher-order family alone."""
     rows, alone = [], {}
     for higher in POLICIES:
-        rows += (
-            tables.best_sigma2(higher) if _is_earlier(tables, higher) else _by_lam(tables.interplay(higher), higher)
-        )
+        rows += _by_lam(tables.interplay(higher), higher)
         alone[higher] = best_sigma2(tables.pure("crf", higher))
     return rows, alone
 
@@ -156,23 +150,19 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
             _panels(second, {r["policy"].removeprefix("PL1/"): r["alone"] for r in second}, "second reading", ends),
         ]
         for higher in POLICIES:
-            if not _is_earlier(tables, higher):
-                (sigma2, lams), surface = mean_over_folds(tables.interplay(higher), ("sigma2", "lam"), "test_nll")
-                surfaces.append((higher, lams, np.log10(sigma2), surface))
+            (sigma2, lams), surface = mean_over_folds(tables.interplay(higher), ("sigma2", "lam"), "test_nll")
+            surfaces.append((higher, lams, np.log10(sigma2), surface))
         files = save_figure(draw_panels(panels, caption), folder, "figure-13")
-        if surfaces:
-            levels = contour_levels([surface for *_, surface in surfaces])
-            drawn = [
-                ContourPanel(
-                    f"PL1/{higher}: test NLL", x, y, z, levels, "λ", "log₁₀ σ²", bar=higher == surfaces[-1][0]
-                )
-                for higher, x, y, z in surfaces
-            ]
-            other = (
-                f"{numbered(13)}, the surface behind it. Test NLL over λ and σ², {subject}. The cross is the least "
-                f"value. {scale_note(scale)} {READING_NOTES['sums']}"
-            )
-            files += save_figure(draw_surfaces([drawn], other, width=4.3, height=3.3), folder, "figure-13-contours")
+        levels = contour_levels([surface for *_, surface in surfaces])
+        drawn = [
+            ContourPanel(f"PL1/{higher}: test NLL", x, y, z, levels, "λ", "log₁₀ σ²", bar=higher == surfaces[-1][0])
+            for higher, x, y, z in surfaces
+        ]
+        other = (
+            f"{numbered(13)}, the surface behind it. Test NLL over λ and σ², {subject}. The cross is the least "
+            f"value. {scale_note(scale)} {READING_NOTES['sums']}"
+        )
+        files += save_figure(draw_surfaces([drawn], other, width=4.3, height=3.3), folder, "figure-13-contours")
         files += write_tables(folder, "figure-13", rows, caption)
         files += write_tables(folder, "figure-13-means", second, caption)
     document = {"experiment": "figure-13", "scale": scale, "rows": rows, "alone": alone, "second": second}

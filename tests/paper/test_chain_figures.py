@@ -23,7 +23,6 @@ from fieldfit_paper.claim_rows import Finding, Row, Section, Verdict
 from fieldfit_paper.data_claims import label_ngrams
 from fieldfit_paper.kept_cells import kept_path, write_cells
 from fieldfit_paper.sentiment import encode_documents, read_documents, words_of
-from fieldfit_paper.tables import write_tables
 
 HAS_DATA = bool(os.environ.get("FIELDFIT_DATA"))
 N_TRAIN = 12
@@ -281,28 +280,6 @@ def test_claims_without_data_say_so(tmp_path, monkeypatch):
     assert "conll2000/train.txt" in text
     assert {"Figure 2 (c), (d)", "Figure 3"} <= {row.where for row in rows if row.verdict == "refuted"}
     assert all(row.why for row in rows if "differs" in row.verdict or "refuted" in row.verdict)
-
-
-def test_tables_of_an_earlier_run_are_read_where_nothing_else_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(chain_tables, "records_of", None)
-    tables = chain_tables.SweepTables(tmp_path, "paper")
-    sentiment, interplay = ("grid", "sentiment", "crf", "FL"), ("interplay", "conll2000", "crf", "FL")
-    assert not tables.earlier(*sentiment)
-    for name, sigma2 in (("figure-4", 1.0), ("figure-5", 0.5)):
-        write_tables(
-            tmp_path, name, [{"policy": f"PL1/{h}", "sigma2": sigma2, "lam": 0.5} for h in ("FL", "PL2")], ""
-        )
-    assert tables.earlier(*sentiment)
-    assert not tables.earlier("grid", "conll2000", "crf", "FL")
-    assert [row["sigma2"] for row in tables.grid("sentiment", "crf", "FL")] == [1.0, 0.5]
-    write_tables(tmp_path, "figure-13", [{"policy": "PL1/FL", "lam": 0.5, "best_sigma2": 500.0}], "")
-    assert tables.best_sigma2("FL") == [{"policy": "PL1/FL", "lam": 0.5, "best_sigma2": 500.0}]
-    assert "the sentiment set" in claim_page.earlier_runs(tables)
-    assert "Figure 21 (PL1/FL and PL1/PL2)" in claim_page.earlier_runs(tables)
-    kept = kept_path(tmp_path / "sweeps" / f"{'-'.join(interplay)}-paper.sweep")
-    write_cells(kept, [{"fold": 0, "sigma2": 1.0}])
-    assert not tables.earlier(*interplay)
-    assert "Figure 21 (PL1/PL2)" in claim_page.earlier_runs(tables)
 
 
 def test_cells_are_kept_and_read_where_there_is_no_store(tmp_path):
