@@ -85,7 +85,7 @@ def test_the_table_states_large_errors(five):
     plan = ff.plan(model, x[:1000], policies=["PL1", "FL"], sample_weight=np.linspace(0.1, 1.9, 1000))
     assert plan.plain_table().columns == ("policy", "time", "FLOPs", "variance", "±", "why")
     assert [row[4] is None for row in plan.plain_table().rows] == [
-        row[0].endswith("FL") for row in plan.plain_table().rows
+        str(row[0]).endswith("FL") for row in plan.plain_table().rows
     ]
     assert "differences of less than two of them are noise" in plan.plain_table().note
     assert "±" not in ff.plan(model, x[:1000], policies=["PL1", "FL"]).plain_table().columns
