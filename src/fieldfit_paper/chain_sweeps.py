@@ -37,7 +37,7 @@ SIGMA2 = {
 #: σ² of the λ–σ² interplay and of the pure policies (Figure 13).
 WIDE_SIGMA2 = (50, 100, 250, 500, 1000, 2500, 5000, 10000, 20000, 40000)
 #: σ² of the second reading's CRF beside those of the panels, so that the best one lies inside (Figure 13).
-BESIDE_SIGMA2 = {"FL": (500, 1000, 2500, 25000), "PL2": (5000,)}
+BESIDE_SIGMA2 = {"FL": (500, 1000, 2500, 25000, 50000, 100000), "PL2": (5000,)}
 #: σ² of the sentiment experiments (Figures 4 and 5).
 SENTIMENT_SIGMA2 = (0.5, 1, 10)
 

@@ -145,7 +145,10 @@ def sections(tables: SweepTables) -> list[Section]:
             "the best σ² by λ",
             chunking,
             (lambda: regulariser_claims(tables),),
-            (("figure-13", "The best σ² of the CRF by λ in both readings, with FL and PL2 alone as triangles"),),
+            (
+                ("figure-13", "The best σ² of the CRF by λ in both readings, with FL and PL2 alone as triangles"),
+                ("figure-13-contours", "CRF, first reading: test NLL over λ and σ² with β by Algorithm 1"),
+            ),
         ),
     )  # fmt: skip
     made = []

@@ -38,7 +38,7 @@ def chunking_counts() -> Iterator[Row]:
         ("binary features", 273_571, data.features.n_features),
         ("feature/label pairs", 297_041, data.n_pairs),
     ):
-        yield Row("Section 8.3", f"{printed:,} {claim}", Finding.of(f"{counted:,}", printed == counted))
+        yield Row("Section 8.3.2", f"{printed:,} {claim}", Finding.of(f"{counted:,}", printed == counted))
     pairs, triples = (label_ngrams(data.features, order) for order in (1, 2))
     why = (
         "A chain of first order, as the paper draws it, has weights of label pairs. 847 is the number of different label "

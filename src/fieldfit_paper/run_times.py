@@ -108,10 +108,22 @@ def _untimed_text(folder: Path, scale: str) -> str:
     if not timed or len(timed) == len(cells):
         return ""
     each, others = sum(timed) / len(timed), len(cells) - len(timed)
-    return (
+    text = (
         f" The {len(timed):,} cells of Algorithm 1 that are timed took {each:.2f} processor seconds each; at that rate the "
         f"other {others:,} take {each * others / 60:.0f} minutes."
     )
+    grids = [
+        cell
+        for kind, source in (("grid", "sentiment"), ("means-beside", "conll2000"))
+        for higher in POLICIES
+        for cell in finished_cells(store_path(kind, source, "crf", higher, scale, folder))
+        if "cpu_seconds" in cell
+    ]
+    fits = sum(float(cell["fit_seconds"]) for cell in grids)
+    if fits > 0:
+        share = sum(float(cell["cpu_seconds"]) for cell in grids) / fits
+        text += f" Cells of grids that are timed took {share:.2f} times the seconds of their fits."
+    return text
 
 
 def _splits(folder: Path, scale: str) -> int:
@@ -125,5 +137,6 @@ def _splits_text(time: RunTime, splits: int, scale: str) -> str:
     each = time.seconds / splits
     return (
         f" The sentiment set has {splits} splits, not the paper's {PAPER_SPLITS}: a split of {time.fits // splits} fits "
-        f"took {each:.0f} processor seconds, so {PAPER_SPLITS} would take {PAPER_SPLITS * each / 60:.0f} processor minutes."
+        f"took {each:.0f} processor seconds, so {PAPER_SPLITS} would take {PAPER_SPLITS * each / 60:.0f} processor "
+        "minutes, which would fit into the limit but have not been run."
     )

@@ -32,7 +32,8 @@ def test_larger_areas_compares_the_two_policies_at_one_level():
     assert larger_areas({(CHAIN, "FL"): narrow, (CHAIN, "PL2"): wide})[1]
     text, found = larger_areas({(CHAIN, "FL"): wide, (CHAIN, "PL2"): narrow})
     assert not found
-    assert "PL1/FL: a test NLL of 193.8 or less in 100% of the panels, from λ = 0.1 on" in text
+    assert "a test NLL of 193.8 or less: PL1/FL in 100% of the panels, from λ = 0.1 on, PL1/PL2 in" in text
+    assert not larger_areas({(CHAIN, "FL"): wide, (CHAIN, "PL2"): wide})[1]
 
 
 @pytest.mark.parametrize(("growth", "agrees"), [(2.0, True), (0.5, False)])
@@ -54,7 +55,7 @@ def test_the_range_over_lam_needs_a_lower_bound_that_falls():
     assert range_by_lam({(CHAIN, "FL"): rows})[1] is False
 
 
-@pytest.mark.parametrize(("cheap", "agrees"), [(50.0, True), (20.0, False)])
+@pytest.mark.parametrize(("cheap", "agrees"), [(50.0, True), (20.5, False), (20.0, False)])
 def test_a_trade_off_leaves_the_least_train_nll_to_dearer_policies(cheap, agrees):
     rows = [
         {"flops": 1.0, "train_nll": cheap, "test_nll": 10.0},
