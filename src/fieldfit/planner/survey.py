@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -369,13 +369,21 @@ class Survey:
         tables = []
         for high in singles[1 : 1 + _MOST_TABLES]:
             first, other = units[singles[0]], units[high]
-            lines = [
-                [
+            # The quick criterion, shifted so that the families alone have the variances of the plan.
+            shifts = [search.criterion.value(unit, unit) - search.quick.value(unit, unit) for unit in (first, other)]
+            low_shift, high_shift = np.nan_to_num(shifts, nan=0.0, posinf=0.0, neginf=0.0).tolist()
+            lines = []
+            for lam in _LAMS:
+                cells = [
                     search.written(first + lam * other, (1 - beta) * first + beta * other, search.quick)
                     for beta in _BETAS
                 ]
-                for lam in _LAMS
-            ]
+                lines.append(
+                    [
+                        replace(cell, value=cell.value + (1 - beta) * low_shift + beta * high_shift)
+                        for beta, cell in zip(_BETAS, cells, strict=True)
+                    ]
+                )
             tables.append(
                 MixtureTable(
                     self.ingredients[high].name,
