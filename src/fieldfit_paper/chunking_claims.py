@@ -127,8 +127,8 @@ def trade_off(model: str) -> Judge:
                 more = best["flops"] / least
                 parts.append(f"{name} {floor:.2f} against {best[value]:.2f} at {more:.1f} times the FLOPs")
             texts.append(f"PL1/{higher}: {', '.join(parts)}")
-            floor, best = (min(float(r["train_nll"]) for r in part) for part in (cheapest, rows))
-            misses.append(floor > (1 + CLOSE) * best)
+            of_cheapest, of_all = (min(float(r["train_nll"]) for r in part) for part in (cheapest, rows))
+            misses.append(of_cheapest > (1 + CLOSE) * of_all)
         return f"least NLL of the cheapest policies against that of all: {'; '.join(texts)}", all(misses)
 
     return judge
