@@ -209,11 +209,11 @@ def test_evaluate_counts_chunks_or_labels(run, model, train, tmp_path):
     assert labels["each"]["I-NP"]["recall"] == 1.0
 
 
-def test_files_without_sentences(run, refused, model, tmp_path):
+def test_files_without_sentences(refused, model, tmp_path):
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n", encoding="utf-8")
-    assert run("predict", model, empty).code == 0
-    assert run("evaluate", model, empty).code == 0
+    assert f"{empty} is empty" in refused("predict", model, empty)
+    assert f"{empty} is empty" in refused("evaluate", model, empty)
     assert "no tokens" in refused("fit", "crf", empty)
 
 
@@ -231,7 +231,10 @@ def test_refusals(refused, run, model, train, tmp_path, votes, saved):
     assert "neither a preset" in refused("fit", "crf", train, "--features", "nonsense")
     assert "--sigma2" in refused("fit", "crf", train, "--sigma2", "much")
     assert "PL" in refused("fit", "crf", train, "--policy", "PLx")
-    assert "needs a chain CRF" in refused("predict", saved, train)
+    for command in ("predict", "evaluate"):
+        told = refused(command, saved, train)
+        assert "is a fit of the kind 'boltzmann', which cannot label sentences" in told
+        assert "fieldfit fit crf" in told
     assert "does not exist" in refused("predict", model, train, "--out", tmp_path / "none" / "x")
     assert "--nbest" in refused("predict", model, train, "--nbest", 2, "--marginals")
     assert str(tmp_path / "missing.txt") in refused("fit", "crf", tmp_path / "missing.txt")

@@ -49,3 +49,6 @@ def test_a_file_that_is_no_alignment(run, family):
     found = run("contacts", family[1])
     assert found.code == 2
     assert "does not begin with '>'" in found.err
+    empty = family[1].with_name("empty.fasta")
+    empty.touch()
+    assert "is empty" in run("contacts", empty).err

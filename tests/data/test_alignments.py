@@ -60,7 +60,7 @@ def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("# STOCKHOLM 1.0\n", "does not begin with '>'"),
-        ("", "does not begin with '>'"),
+        ("", "is empty"),
         (">a\nACD\n>b\nAC\n", "'b' of .* has 2 columns, and 'a' has 3"),
         (">a\nACD\n>b\n", "'b' of .* is empty"),
         (">\nACD\n", "Sequence 1 of .* has no identifier"),

@@ -57,11 +57,15 @@ def as_separator(text: str | None) -> str | None:
 
 
 def read_for(encoder: Encoder, path: Path, separator: str | None) -> ColumnText | AttributeText:
-    """A file in the format that a saved tagger was trained on."""
+    """A file in the format that a saved tagger was trained on; one without tokens is refused."""
     from fieldfit.data.attribute_encoder import AttributeEncoder
+    from fieldfit.types import DataError
 
     kind = Format.crfsuite if isinstance(encoder, AttributeEncoder) else Format.columns
-    return read_sentences(path, kind, separator)
+    text = read_sentences(path, kind, separator)
+    if not len(text.lines):
+        raise DataError(f"{path} is empty: it has no tokens. Give a file with one token per line.")
+    return text
 
 
 def load_tagger(path: Path) -> CRFTagger:
@@ -76,9 +80,17 @@ def load_labeller(path: Path) -> CRFTagger | SymbolTagger:
     from fieldfit.api.files import load
     from fieldfit.estimators.crf_tagger import CRFTagger
     from fieldfit.estimators.symbol_tagger import SymbolTagger
+    from fieldfit.types import ModelError
 
     fitted = load(path)
-    return CRFTagger.from_fit(fitted) if fitted.model.symbol_chain is None else SymbolTagger(fitted)
+    if fitted.model.symbol_chain is not None:
+        return SymbolTagger(fitted)
+    if fitted.encoder is None:
+        raise ModelError(
+            f"{path} is a fit of the kind {fitted.model.kind!r}, which cannot label sentences. Give a file saved by "
+            f"fieldfit fit crf or fieldfit fit boltzmann-chain."
+        )
+    return CRFTagger.from_fit(fitted)
 
 
 def as_sigma2(text: str) -> str | float | list[float] | None:

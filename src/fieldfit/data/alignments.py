@@ -239,6 +239,8 @@ def _letters(alphabet: str) -> str:
 
 def _records(text: str, shown: str) -> tuple[list[str], list[bytes]]:
     """Names and sequences, without white space."""
+    if not text.strip():
+        raise FileFormatError(f"{shown} is empty. Give a FASTA, A2M or A3M file.")
     if not text.lstrip().startswith(">"):
         raise FileFormatError(
             f"{shown} is not a FASTA, A2M or A3M file: it does not begin with '>'. Convert it first."
