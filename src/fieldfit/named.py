@@ -84,7 +84,7 @@ def nearest_names(name: str, names: Sequence[str]) -> str:
     close = closest_names(name, names)
     if close:
         return f"the nearest names are {', '.join(map(repr, close))}"
-    return f"the first ones are {[names[place] for place in range(min(len(names), 5))]}"
+    return f"the first ones are {', '.join(repr(names[place]) for place in range(min(len(names), 5)))}"
 
 
 def closest_names(name: str, names: Sequence[str]) -> list[str]:

@@ -182,6 +182,8 @@ def test_convergence_is_reported_as_it_is():
     with pytest.warns(ConvergenceWarning, match="iteration limit"):
         short = ff.fit(MODEL, x, "PL1", max_iter=1, method="lbfgs")
     assert not short.converged
+    with pytest.warns(ConvergenceWarning, match=r"rounding errors .* Give a larger tolerance \(tol\)\.$"):
+        ff.fit(MODEL, x, "PL1", tol=1e-320, method="lbfgs")
 
 
 def test_separation_names_the_parameters():

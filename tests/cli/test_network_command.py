@@ -61,3 +61,13 @@ def test_refusals(run, table, tmp_path):
     assert "no cluster for the variable 'tired'" in found.err
     found = run("network", table, "--by", "group", "--compare", "a")
     assert "--compare names 1 groups" in found.err
+
+
+def test_rare_values_are_named_with_their_group(run, table):
+    frame = pd.read_csv(table)
+    frame.loc[frame["group"] == "b", "calm"] = [1] * 5 + [0] * 115
+    frame.to_csv(table, index=False)
+    found = run("network", table, "--by", "group", "--bootstrap", 0, "--permutations", 9)
+    assert found.code == 0, found.err
+    assert "occurs fewer than 8 times in the group 'b' ('calm')" in found.err
+    assert "Differences of edges with the smallest p-values" in found.out

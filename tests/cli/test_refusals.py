@@ -62,6 +62,7 @@ def test_the_nearest_name_is_suggested(refused, tmp_path):
         ("Give them again: load(path, data).", "Name their file in the command (--data)."),
         ("too small: compare kind='model'", "too small: compare --kind model, with --data"),
         ("(a much smaller sigma2, or l1) keeps", "(a much smaller --sigma2, or --l1) keeps"),
+        ("use one of 'plmc', 'ccmpred', or a Penalty.", "use one of 'plmc', 'ccmpred'."),
         ("There is no column 'sigma2x'.", "There is no column 'sigma2x'."),
     ],
 )  # fmt: skip

@@ -182,7 +182,7 @@ def test_pages_of_the_command_line_speak_of_commands(run, tmp_path, samples):
     page = tmp_path / "few.html"
     assert run("report", tmp_path / "few.ff", "--data", tmp_path / "few.csv", "-b", "none", "-o", page).code == 0
     written = page.read_text(encoding="utf-8")
-    assert "compare fieldfit test --kind model --data DATA." in written
+    assert "compare fieldfit test MODEL.ff NAME --kind model --data DATA." in written
     assert "fieldfit check gives p-values" in written
     assert "goodness_of_fit" not in written
     fit.to_html(page)

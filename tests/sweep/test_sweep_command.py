@@ -8,6 +8,7 @@ import pytest
 import sweep_cells
 
 from fieldfit.cli.app import run
+from fieldfit.policies.text import PolicyTextError
 from fieldfit.sweep.results import error_sentence
 from fieldfit.types import DataError
 
@@ -58,6 +59,7 @@ def test_an_error_is_told_without_its_traceback():
             return error_sentence(traceback.format_exc())
 
     assert fail(DataError("Two lines:\n  the second.")) == "Two lines:\n  the second."
+    assert fail(PolicyTextError("The policy is not valid.")) == "The policy is not valid."
     assert fail(ValueError("no number")) == "ValueError: no number"
     assert error_sentence("The worker process ended.\n") == "The worker process ended."
 

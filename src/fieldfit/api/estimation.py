@@ -192,11 +192,13 @@ def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStoppin
     early = stopping is not None and (stopping.stopped or solution.status.converged)
     ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
     if not (solution.converged or early or ended):
+        advice = "Give more iterations (max_iter), a penalty (sigma2), or check the data"
+        if solution.status is Status.ROUNDING:
+            advice = "Give a larger tolerance (tol)"
         warnings.warn(
             ConvergenceWarning(
                 f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
-                f"{solution.iterations} iterations). Give more iterations (max_iter), a penalty (sigma2), or check "
-                f"the data."
+                f"{solution.iterations} iterations). {advice}."
             ),
             stacklevel=3,
         )

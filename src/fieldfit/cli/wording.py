@@ -51,8 +51,10 @@ _RULES = (
     (re.compile(r"(?<![\w.])load\(path, data\)"),
      lambda match: "name their file in the command (--data)" if _has("--data") else "ff.load(path, data)"),
     (re.compile(r"(?<![\w.-])kind='model'"),
-     lambda match: "--kind model, with --data" if _has("--kind") else "fieldfit test --kind model --data DATA"),
+     lambda match: "--kind model, with --data" if _has("--kind")
+     else "fieldfit test MODEL.ff NAME --kind model --data DATA"),
     *((re.compile(pattern), lambda match, words=words: words) for pattern, words in _FUNCTIONS.items()),
+    (re.compile(r", or a Penalty\b"), lambda match: ""),
     (re.compile(r", or None for no penalty"), lambda match: "; leave it out for no penalty"),
     (re.compile(r"plan\.table has all \(on the command line: (.+?)\)"), lambda match: f"all are shown with {match[1]}"),
     (re.compile(r"\bresume=True \(--resume\)"), lambda match: "--resume"),

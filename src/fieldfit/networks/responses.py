@@ -243,11 +243,17 @@ def checked_for_regressions(answers: Responses) -> Responses:
     if rare:
         warnings.warn(
             f"In {len(rare)} column{'s' * (len(rare) != 1)} one of the values occurs fewer than {_RARE} times "
-            f"({_listed(rare)}). Edges of such columns are unreliable.",
+            f"{_in_group(answers)}({_listed(rare)}). Edges of such columns are unreliable.",
             FieldfitWarning,
             stacklevel=3,
         )
     return answers
+
+
+def _in_group(answers: Responses) -> str:
+    """Which group the rows belong to, if they all belong to one."""
+    groups = [] if answers.groups is None else np.unique(answers.groups).tolist()
+    return f"in the group {groups[0]!r} " if len(groups) == 1 else ""
 
 
 def _leave_out(name: str) -> str:

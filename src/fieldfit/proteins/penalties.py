@@ -116,5 +116,7 @@ def as_penalty(penalty: Penalty | str) -> Penalty:
     if isinstance(penalty, Penalty):
         return penalty
     if penalty not in PENALTIES:
-        raise ModelError(f"The penalty {penalty!r} is unknown; use {', '.join(map(repr, PENALTIES))}, or a Penalty.")
+        raise ModelError(
+            f"The penalty {penalty!r} is unknown; use one of {', '.join(map(repr, PENALTIES))}, or a Penalty."
+        )
     return PENALTIES[penalty]

@@ -170,7 +170,7 @@ def error_sentence(error: str) -> str:
     lines = error.strip().splitlines()
     last = max((place for place, line in enumerate(lines) if line == TRACEBACK), default=-1)
     told = next((place for place in range(last + 1, len(lines)) if not lines[place].startswith(" ")), 0)
-    return re.sub(r"^fieldfit\.types\.\w+: ", "", "\n".join(lines[told:])) or "no message"
+    return re.sub(r"^fieldfit(?:\.\w+)+: ", "", "\n".join(lines[told:])) or "no message"
 
 
 def open_sweep(path: str | os.PathLike[str]) -> SweepResults:

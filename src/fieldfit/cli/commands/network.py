@@ -223,7 +223,11 @@ def print_comparison(comparison: Comparison, rows: int) -> None:
     table = comparison.edges()
     lines = tuple(tuple(line) for line in table.head(rows).itertuples(index=False))
     formats = ("s", "s", ".2f", ".2f", ".2f", ".3f", ".3f")
-    print_table(PlainTable("Edges that differ most", tuple(map(str, table.columns)), lines, "", formats))
+    print_table(
+        PlainTable(
+            "Differences of edges with the smallest p-values", tuple(map(str, table.columns)), lines, "", formats
+        )
+    )
 
 
 def as_json(analyses: dict[str, Analysis], comparison: Comparison | None, by: str | None) -> Plain:
