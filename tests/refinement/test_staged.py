@@ -41,7 +41,8 @@ def test_policies_of_one_stage_stay_policies() -> None:
     [
         (">> optimal", "first stage"),
         ("PL1 >>", "optimal, optimal\\(2\\), a policy such as FL, or FL~10000"),
-        ("PL1 >> optimum", "expected a family"),
+        ("PL1 >> optimum", "expected the second stage: optimal, .* Did you mean 'optimal'"),
+        ("PL1 >> fl", "Did you mean 'FL'"),
         ("PL1 >> optimal(", "a graph distance"),
         ("PL1 >> optimal(0)", "at least 1"),
         ("PL1 >> optimal(2", "closes optimal"),

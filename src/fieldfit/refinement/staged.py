@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fieldfit.policies.laws.base import read_sum
+from fieldfit.named import closest_names
+from fieldfit.policies.laws.base import is_law_name, read_sum
 from fieldfit.policies.policy import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.second_stage import SecondStage, second_stages
@@ -22,6 +23,8 @@ from fieldfit.types import PolicyError
 
 #: The policy that a word for the first stage stands for: every variable given all others.
 _SINGLE_VARIABLES = "PL1"
+#: What may stand after ``>>``, for messages.
+_SECOND_STAGES = "optimal, optimal(2), a policy such as FL, or FL~10000"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def as_estimator(policy: Policy | Staged | str) -> Policy | Staged:
     reader.expect(">>", "and the second stage")
     start = reader.position
     if reader.at_end():
-        reader.fail("expected the second stage: optimal, optimal(2), a policy such as FL, or FL~10000.")
+        reader.fail(f"expected the second stage: {_SECOND_STAGES}.")
     with reader.blame(start):
         second = _read_second(reader) if kind is None else kind.read(reader)
         if second is None:
@@ -113,6 +116,10 @@ def _read_second(reader: Reader) -> SecondStage:
         second = None if kind.first_word else kind.read(reader)
         if second is not None:
             return second
+    if word is not None and not is_law_name(word):
+        meant = closest_names(word, ["optimal", "FL"])
+        asked = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+        reader.fail(f"expected the second stage: {_SECOND_STAGES}.{asked}", start)
     reader.position = start
     policy = Policy(read_sum(reader))
     readings = (kind.of_policy(policy) for kind in second_stages())

@@ -271,6 +271,11 @@ def law_names() -> list[str]:
     return sorted(names)
 
 
+def is_law_name(name: str) -> bool:
+    """Whether a group may begin with this word: the name of a family or of a law."""
+    return name == MEAN or is_family_name(name) or find_law(name) is not None
+
+
 def read_law(reader: Reader) -> Law:
     """Read one group: a law by name, or an independent term."""
     from fieldfit.policies.laws.independent import Independent
