@@ -224,7 +224,7 @@ def test_gauge_freedom_is_not_separation():
     assert fit.separated == ()
 
 
-def test_interruption_returns_what_there_is():
+def test_interruption_returns_what_there_is(monkeypatch):
     seen = []
 
     def stop(state):
@@ -232,6 +232,10 @@ def test_interruption_returns_what_there_is():
         if state.iteration == 2:
             raise KeyboardInterrupt
 
+    def check(fit):
+        raise AssertionError("the drift of an interrupted fit was checked")
+
+    monkeypatch.setattr("fieldfit.api.estimation.runaway", check)
     fit = ff.fit(MODEL, data(), "PL1", method="lbfgs", progress=stop)
     assert not fit.converged
     assert fit.message == "stopped: interrupted"

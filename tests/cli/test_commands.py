@@ -401,7 +401,16 @@ def test_ctrl_c_during_a_fit_keeps_the_estimate(run, votes, monkeypatch, tmp_pat
     ran = run("fit", "boltzmann", votes, "--progress", "--out", out, "--method", "lbfgs")
     assert ran.code == 130
     assert ran.err.splitlines()[-1].startswith("fieldfit: Interrupted after 1 iterations: not converged")
+    assert "No parameter has a standard error: the fit was interrupted before it converged." in ran.out
     assert not ff.load(out).converged
+
+
+def test_a_field_that_runs_away_is_told_once(run, votes, monkeypatch, tmp_path):
+    monkeypatch.setattr("fieldfit.api.estimation.runaway", lambda fit: "The field runs away.")
+    out = tmp_path / "away.ff"
+    for ran in (run("fit", "boltzmann", votes, "--out", out), run("show", out)):
+        assert ran.code == 0
+        assert (ran.out + ran.err).count("The field runs away.") == 1
 
 
 def test_a_reader_that_stops_early_is_no_error(saved):
@@ -475,6 +484,10 @@ def test_resume_says_where_the_fit_continues(run, votes, tmp_path):
     assert f"{state} does not exist: the fit starts from the beginning" in first.err
     done = run("fit", votes, "--json").json["iterations"]
     assert f"resuming: {state} has the state after {done} iterations\n" in run(*options).err
+    other = run(*options, "--sigma2", 5)
+    assert other.code == 2
+    assert "is the checkpoint of another fit" in other.err
+    assert "resuming" not in other.err
     two = tmp_path / "two.state"
     staged = ("fit", votes, "--policy", "PL1 >> FL", "--checkpoint", two, "--resume", "--rows", 0)
     run(*staged)

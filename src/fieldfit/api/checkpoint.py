@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import ClassVar
 
@@ -50,6 +50,8 @@ class Checkpoint:
     resume : bool, default: False
         Whether to continue from the file, if it exists. The result is that of an uninterrupted fit, bit by bit.
         Without ``resume``, an existing file raises an error.
+    tell : callable, optional
+        Called with a sentence on the state in the file, once it is known to be that of this fit.
 
     Examples
     --------
@@ -65,6 +67,7 @@ class Checkpoint:
     path: str | os.PathLike[str]
     every: float = 60.0
     resume: bool = False
+    tell: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike):
@@ -118,6 +121,8 @@ class FileKeeper:
                     f"{self._path} exists. Use resume=True (--resume) to continue from it, or give another file."
                 )
             self.saved = self._read()
+            if checkpoint.tell is not None:
+                checkpoint.tell(f"resuming: {self._path} has {describe_state(self._path)}")
 
     def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
         """Write the state if it is due. An error in the first write ends the fit; later errors are warnings."""
@@ -182,7 +187,7 @@ class SecondKeeper(FileKeeper):
         # The first stage has written the file in this process, or continued from it.
         self._header, arrays = read_container(checkpoint.path, kind="checkpoint")
         self._first, self._begun = _stages(arrays)
-        super().__init__(replace(checkpoint, resume=True), identity)
+        super().__init__(replace(checkpoint, resume=True, tell=None), identity)
 
     def _write(self, state: State) -> None:
         prefixed = {_SECOND + name: array for name, array in state.items()}

@@ -57,7 +57,8 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
     _warn(solution, separated, options.stopping)
     convergence = Convergence.of(solution, weights, time.perf_counter() - began, options.method)
     made = assemble(prepared, theta, convergence, separated=separated, weights=weights)
-    return drift_checked(made) if options.check_drift and not separated else made
+    checked = options.check_drift and not separated and not made.interrupted
+    return drift_checked(made) if checked else made
 
 
 def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationOptions) -> Prepared:

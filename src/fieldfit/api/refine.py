@@ -89,7 +89,7 @@ def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOp
     staged.second.check_options(staged.first, vars(options))
     kept, checkpoint = options.kept, None
     if kept is not None:
-        checkpoint = StageCheckpoint(kept.path, kept.every, kept.resume, str(staged))
+        checkpoint = StageCheckpoint(kept.path, kept.every, kept.resume, kept.tell, str(staged))
     if staged.second.fits_first:
         starts = staged.second.only_starts
         given = replace(options, check_drift=False, checkpoint=checkpoint, as_start=starts)

@@ -34,10 +34,8 @@ def checkpoint_from_options(path: Path | None, every: float, resume: bool) -> Ch
 
             raise FieldfitError("--resume needs --checkpoint FILE, the file to continue from.")
         return None
-    from fieldfit.api.checkpoint import Checkpoint, describe_state
+    from fieldfit.api.checkpoint import Checkpoint
 
-    if resume and path.exists():
-        note(f"resuming: {path} has {describe_state(path)}")
-    elif resume:
+    if resume and not path.exists():
         note(f"{path} does not exist: the fit starts from the beginning")
-    return Checkpoint(path, every, resume)
+    return Checkpoint(path, every, resume, note)

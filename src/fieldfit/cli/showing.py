@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,16 +72,18 @@ def _named(lines: list[Plain], parameters: Sequence[str]) -> list[Plain]:
 
 
 def _known(estimates: Callable[[], EstimateTable], fit: Fit) -> EstimateTable:
-    """Estimates with errors; NaN where errors cannot be known (too many parameters, saved without them)."""
-    try:
-        return estimates()
-    except FieldfitError:
-        unknown = np.full(len(fit.theta), np.nan)
-        return EstimateTable.tested("parameter", fit.parameter_names, fit.theta, unknown, np.nan)
+    """Estimates with errors; NaN where there are none (too many parameters, saved without them, interrupted)."""
+    if not fit.interrupted:
+        with suppress(FieldfitError):
+            return estimates()
+    unknown = np.full(len(fit.theta), np.nan)
+    return EstimateTable.tested("parameter", fit.parameter_names, fit.theta, unknown, np.nan)
 
 
 def _reason(fit: Fit) -> str:
     """Why no parameter has a standard error."""
+    if fit.interrupted:
+        return "the fit was interrupted before it converged"
     if fit.separated:
         return "some have their optimum at infinity; give a penalty"
     held = fit.held[fit.active]
@@ -126,8 +129,6 @@ def print_course(fit: Fit, errors: FloatArray | None) -> None:
             tell(line)
         if fit.testable:
             tell(str(fit.specification_test()))
-    if fit.runaway:
-        tell(fit.runaway)
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
     if errors is not None and few_samples(fit, "robust") and np.isfinite(errors).any():
@@ -182,7 +183,7 @@ def _first_rows(
     if len(names) > rows:
         notes.append(f"… and {len(names) - rows:,} more (--rows, --json).")
     if not known.any():
-        without = fit.prepared is None and fit.saved.moments is None
+        without = fit.prepared is None and fit.saved.moments is None and not fit.interrupted
         notes.append(
             "Standard errors are not known: the file was saved without them (more than 1,000 parameters). They need the "
             f"samples: {_from_samples(fit)}."

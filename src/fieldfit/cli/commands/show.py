@@ -66,7 +66,7 @@ def show(
 ) -> None:
     """Show a saved fit: its parameters with standard errors."""
     from fieldfit.api.files import load
-    from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
+    from fieldfit.cli.output import collected_warnings, complain, note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, records
     from fieldfit.cli.showing import fit_document, print_course, print_fit
     from fieldfit.cli.weighting import write_weights
@@ -92,6 +92,8 @@ def show(
         return
     if fit.separated:
         note(separation_message(fit.separated))
+    if fit.runaway:
+        complain(f"warning: {fit.runaway}")
     if discovered is None:
         print_fit(fit, rows, sort.value, level, parameters or ())
     else:
