@@ -57,7 +57,7 @@ def test_a_grid_with_a_missing_covariate(run, refused, grid, tmp_path):
     np.testing.assert_allclose(chance, np.stack(model.marginals(fit.theta)), atol=1e-6)
     assert [row["predicted"] for row in rows] == np.array(["N", "Y"])[chance.argmax(axis=1)].tolist()
     assert [row["disease"] for row in rows] == y.tolist()
-    assert "this model is of the kind 'tied'" in refused("predict", saved, path)
+    assert "is a fit of the kind 'tied', which cannot label sentences" in refused("predict", saved, path)
     assert "name the column with the labels: --label COLUMN" in refused("report", saved, "--data", path)
     assert run("report", saved, "--data", path, "--label", "disease", "--budget", "none").code == 0
     page = saved.with_suffix(".html").read_text(encoding="utf-8")

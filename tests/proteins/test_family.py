@@ -108,7 +108,7 @@ def test_penalties_by_name() -> None:
     assert proteins.PENALTIES["plmc"].strengths(10, 5) == (0.01, 100.0)
     sigma2 = proteins.Penalty(fields=0.5, couplings=2.0).variances(Potts(3, 2))
     assert sigma2.tolist() == [0.25] * 12 + [1.0] * 6
-    with pytest.raises(ModelError, match="'plm' is unknown; use 'evcouplings'"):
+    with pytest.raises(ModelError, match="'plm' is unknown; use one of 'evcouplings'"):
         proteins.fit_family(family(), penalty="plm")
     with pytest.raises(ModelError, match="both must be above 0"):
         proteins.Penalty(fields=0.0, couplings=1.0).strengths(3, 3)
