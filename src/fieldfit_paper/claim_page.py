@@ -74,7 +74,7 @@ REVISED = (
     "NLL; now: train and test NLL, as the paper says). The rows of the first three give the verdict by the earlier rules "
     "too; that of the fourth has not changed. Three rows were added afterwards: of Figures 9, 15 and 21 (PL1/FL, 'the "
     "effect diminishes'). In Figure 13 the standard error of the second reading is now that of differences paired by fold "
-    "(before: 'undecided'). Four rules of an earlier page had been changed by a review, when its results were known: "
+    "(before: 'undecided'). Rules of an earlier page were changed as well when its results were known: "
     "Figure 4's train rows (all λ, not only λ = 1), 'minor' of the CRF's win-win, 'varies widely' of Figure 13, and those "
     "of Figures 9, 15 and 21, whose rows are newer: a trade-off must exceed 3%, and λ = 1 does not count in Figure 21."
 )

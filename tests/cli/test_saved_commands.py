@@ -140,7 +140,7 @@ def test_discoveries_with_few_samples_have_a_warning_in_the_words_of_the_command
     ff.fit(ff.BoltzmannMachine(4), samples[:20], "PL1", sigma2=1).save(tmp_path / "few.ff")
     ran = run("show", tmp_path / "few.ff", "--fdr", 0.05)
     assert ran.err.startswith("fieldfit: warning: 3.3 samples for each parameter")
-    assert "fieldfit test --bootstrap --data DATA simulates" in ran.err
+    assert "fieldfit test MODEL.ff NAME --bootstrap --data DATA simulates" in ran.err
     assert ran.err.count("\n") == 1
     assert "few samples per parameter: standard errors may be too small" in ran.out
     warned = run("show", tmp_path / "few.ff", "--fdr", 0.05, "--json").json["warnings"]

@@ -29,7 +29,7 @@ _HOMES = {
 }  # fmt: skip
 #: Functions that messages name, and the words for them.
 _FUNCTIONS = {
-    r"fit\.bootstrap_test\(parameters\) simulates": "fieldfit test --bootstrap --data DATA simulates",
+    r"fit\.bootstrap_test\(parameters\) simulates": "fieldfit test MODEL.ff NAME --bootstrap --data DATA simulates",
     r"fit\.bootstrap_test and fit\.permutation_test\b": "--bootstrap and --permute COLUMN, with --data,",
     r"fit\.goodness_of_fit\(\)": "fieldfit check",
     r"fit\.influential\(\d+\)": "fieldfit influence",
