@@ -6,7 +6,7 @@ kernel is described in kernels/pairwise.hpp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import cast
@@ -106,20 +106,21 @@ class PairwiseProblem(Problem):
         value = self._layout.kernel.gradient(*self.field.to_field(theta), **arguments)
         return value, self.field.to_parameters(edges, biases)
 
-    @property
-    def has_residual_products(self) -> bool:
-        """Whether the kernel uses matrix products and all components are single variables of weight 1."""
-        single = all(getattr(part.family, "block_size", None) == 1 and part.everything for part in self._parts)
-        return self.dense and len(self._parts) == 1 and single and bool(np.all(self._parts[0].beta == 1.0))
-
     def residual_products(
-        self, theta: FloatArray, row_weight: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """Σ_i w_i r_j (m,) and Σ_i w_i c_k r_j (m, m), with the residuals r = c − E[c | all others] of the codes c."""
-        _, biases, arguments = self._sums(row_weight)
-        outer = np.empty((self.field.n_variables, self.field.n_variables))
-        self._layout.kernel.gradient(*self.field.to_field(theta), outer_out=outer, **arguments)
-        return biases, outer
+        self, row_weight: FloatArray | None = None
+    ) -> Callable[[FloatArray], tuple[FloatArray, FloatArray]] | None:
+        """For a kernel that uses matrix products and components that are all single variables of weight 1."""
+        single = all(getattr(part.family, "block_size", None) == 1 and part.everything for part in self._parts)
+        if not (self.dense and len(self._parts) == 1 and single and np.all(self._parts[0].beta == 1.0)):
+            return None
+
+        def products(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+            _, biases, arguments = self._sums(row_weight)
+            outer = np.empty((self.field.n_variables, self.field.n_variables))
+            self._layout.kernel.gradient(*self.field.to_field(theta), outer_out=outer, **arguments)
+            return biases, outer
+
+        return products
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""

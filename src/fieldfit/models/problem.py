@@ -99,16 +99,15 @@ class Problem(ABC):
         del bound, theta, seed
         return None
 
-    @property
-    def has_residual_products(self) -> bool:
-        """Whether `residual_products` is available."""
-        return False
-
     def residual_products(
-        self, theta: FloatArray, row_weight: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """For PL1 of a binary pairwise field: Σ_i w_i r_j (m,) and Σ_i w_i c_k r_j (m, m), r = c − E[c | all others]."""
-        raise NotImplementedError
+        self, row_weight: FloatArray | None = None
+    ) -> Callable[[FloatArray], tuple[FloatArray, FloatArray]] | None:
+        """For PL1 of a dense binary field: θ ↦ Σ_i w_i r_j (m,) and Σ_i w_i c_k r_j (m, m), r = c − E[c | all others].
+
+        None for all other problems.
+        """
+        del row_weight
+        return None
 
     def score_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ψ_i ψ_iᵀ v, in two passes and without storing a score."""

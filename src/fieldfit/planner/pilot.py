@@ -81,7 +81,7 @@ class Effort:
     dense: bool
 
     def hessian_rows(self, rows: int) -> int:
-        """How many of so many samples Hessians are taken of: of a few where these are simulated in a larger number."""
+        """The number of samples for Hessians: all ``rows`` samples, or fewer if more samples than usual are simulated."""
         return rows if rows <= self.moment_rows else self.moment_rows // 2
 
     def passes(self, hessian: float, directions: int | None = None, rows: int = 0) -> float:

@@ -319,17 +319,14 @@ class NodeConditions(Conditions):
     def summed_by(self, problem: Problem, weight: FloatArray | None = None) -> Sums | None:
         """The same from the products of residuals and states that PL1 of a dense binary field computes; else None."""
         columns, variables, low, gap = self._linear_columns
-        if (
-            len(columns) < len(self.products)
-            or not self.conditionals.is_pairwise
-            or not problem.has_residual_products
-        ):
+        residual_products = problem.residual_products(weight)
+        if residual_products is None or len(columns) < len(self.products) or not self.conditionals.is_pairwise:
             return None
         node = self.nodes[self.component]
         unit = np.array([self.functions[v][1, 0] - self.functions[v][0, 0] for v in node.tolist()])
 
         def sums(theta: FloatArray) -> FloatArray:
-            single, products = problem.residual_products(theta, weight)
+            single, products = residual_products(theta)
             with_instrument = low[self.instrument] * single[node]
             with_instrument += gap[self.instrument] * products[variables[self.instrument], node]
             return unit * with_instrument
