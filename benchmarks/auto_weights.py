@@ -107,7 +107,7 @@ def timed(case: Case, weights: Any) -> tuple[float, float, Any]:
 
 def race(case: Case, repeats: int) -> None:
     """The line of one case."""
-    contestants: dict[str, Any] = {"plain": None} | {form: ff.AutoWeights(form=form) for form in case.forms}
+    contestants: dict[str, Any] = {"plain": None} | {form: ff.AutoWeights(form=form) for form in case.forms}  # type: ignore[arg-type]
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     fits: dict[str, Any] = {}
     for repeat in range(repeats + 1):

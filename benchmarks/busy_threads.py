@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from chain_corpora import corpus, crfsuite_like
@@ -29,7 +30,7 @@ Fit = Callable[[], object]
 TURN = 0.2
 
 
-def tagger(name: str, sentences: int, layout: str = "observed", steps: int = 6, **options: object) -> Fit:
+def tagger(name: str, sentences: int, layout: str = "observed", steps: int = 6, **options: Any) -> Fit:
     _, data, _ = corpus(name, sentences)
     model = crfsuite_like(data, layout)
     return lambda: ff.fit(model, data, "FL", sigma2=1.0, tol=1e-12, max_iter=steps, **options)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -40,7 +41,7 @@ class Job:
     model: str
     n: int
     policy: str
-    compile: object
+    compile: Callable[[], Any]
     theta: np.ndarray
     predicted: float
     predicted_setup: float

@@ -12,6 +12,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 from measure import child, forget_peak, memory
@@ -22,7 +23,7 @@ from fieldfit.inference import ExactInference
 SIZES = (12, 15, 16, 18, 20)
 
 
-def timed(task: object) -> tuple[float, float]:
+def timed(task: Callable[[], object]) -> tuple[float, float]:
     wall, processor = time.perf_counter(), time.process_time()
     task()
     return time.perf_counter() - wall, time.process_time() - processor

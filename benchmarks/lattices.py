@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def cases(size: int) -> dict[str, tuple[ff.TiedField, list[float], list[str]]]:
     rows = block_text(sites.tolist())
     combs = block_text([sites[start::2].ravel().tolist() for start in (0, 1)])
     water = np.random.default_rng(0).normal(size=(size, size, 2))
-    ising = {"states": (-1, 1), "coupling": "product"}
+    ising: dict[str, Any] = {"states": (-1, 1), "coupling": "product"}
     return {
         "ising": (ff.TiedField.grid(size, size, **ising), [0.1, 0.3, 0.3], ["PL1", "PL2(connected)", rows, combs]),
         "potts": (ff.TiedField.grid(size, size, states=(0, 1, 2)), [0.1, -0.1, 0.6, 0.6], ["PL1", "PL2(connected)"]),
@@ -48,7 +49,7 @@ def measure(model: ff.TiedField, theta: list[float], policy: str, draws: np.ndar
     for number, draw in enumerate(draws):
         fit = ff.fit(model, draw[None], policy, random_state=number)
         estimates.append(fit.theta)
-        errors.append(fit.standard_errors(kind))
+        errors.append(fit.standard_errors(kind))  # type: ignore[arg-type]
     seconds = (time.process_time() - began) / len(draws)
     found, error = np.array(estimates), np.array(errors)
     cover = np.mean(np.abs(found - theta) <= 1.959964 * error, axis=0)

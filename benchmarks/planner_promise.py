@@ -120,7 +120,7 @@ def cases(replications: int, only: list[str] | None) -> Iterator[Case]:
             continue
         rows = model.sample(theta, n * (replications + 1), random_state=0).values
         # Draws that were sampled by chains come in order: each dataset takes some of all of them.
-        yield Case(name, model, theta, n, rows[np.random.default_rng(1).permutation(len(rows))])
+        yield Case(name, model, theta, n, rows[np.random.default_rng(1).permutation(len(rows))])  # type: ignore[arg-type]
 
 
 def sentences(n: int, labels: int, features: int, each: int) -> Sequences:

@@ -16,6 +16,7 @@ import pickle
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -64,10 +65,10 @@ def main() -> None:
     random = np.random.default_rng(0)
     values = random.integers(0, 2, (options.samples, options.variables)).astype(np.int8)
     theta = random.normal(0, 0.1, model.n_parameters)
-    settings = {"sigma2": 1.0, "max_iter": 0, "tol": 1e9}
+    settings: dict[str, Any] = {"sigma2": 1.0, "max_iter": 0, "tol": 1e9}
     ff.set_threads(1)
     whole = ff.fit(model, values, "PL1", **settings).problem
-    found: dict[str, object] = {
+    found: dict[str, Any] = {
         "samples": options.samples,
         "parameters": model.n_parameters,
         "one process, seconds": median_seconds(lambda: whole.value_grad(theta), options.repeats),

@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from chain_corpora import TEMPLATE
@@ -60,12 +62,12 @@ def evaluations() -> None:
         )
     with ff.use_threads(1):
         for policy in ("FL", "PL1", "PL2"):
-            calls = []
+            calls: list[Callable[[], object]] = []
             for model in (first, *second.values()):
                 selection = ff.Policy.parse(policy).bind(model.structure(train)).draw(0, 0, train.n)
                 problem = model.compile(train, selection)
                 theta = np.random.default_rng(0).normal(scale=0.1, size=model.n_parameters)
-                calls.append(lambda p=problem, t=theta: p.value_grad(t))
+                calls.append(partial(problem.value_grad, theta))
             times = least_times(calls)
             print(
                 f"  {policy:4} order 1 {1e3 * times[0]:6.1f} ms; order 2 forbidden {1e3 * times[1]:6.1f} ms, ratio "
@@ -77,10 +79,10 @@ def evaluations() -> None:
 def taggers(features: str, unseen: str) -> None:
     """Print F1 of a first-order tagger on the test part, and of the second-order one that starts from it."""
     train, test = (read_columns(find_data(file)) for file in FILES)
-    options = {"sigma2": 1.0, "features": FEATURES[features], "metric": "f1", "tol": 1e-3}
+    options: dict[str, Any] = {"sigma2": 1.0, "features": FEATURES[features], "metric": "f1", "tol": 1e-3}
     previous = None
     for order in (1, 2):
-        more = {"order": 2, "unseen_transitions": unseen} if order == 2 else {}
+        more: dict[str, Any] = {"order": 2, "unseen_transitions": unseen} if order == 2 else {}
         begin = time.process_time()
         fitted = ff.CRFTagger(**options, **more).fit(train, start=previous)
         seconds, previous = time.process_time() - begin, fitted

@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from measure import child
@@ -38,7 +39,7 @@ def random_edges(m: int, edges: int) -> np.ndarray:
     return chosen
 
 
-def proteins() -> tuple[ff.Model, np.ndarray, dict[str, object]]:
+def proteins() -> tuple[ff.Model, np.ndarray, dict[str, Any]]:
     """120 columns of 21 states, 15,000 sequences."""
     model = ff.Potts(120, 21)
     sigma2 = np.full(model.n_parameters, 1 / (2 * 0.01 * 119 * 20))
@@ -46,18 +47,18 @@ def proteins() -> tuple[ff.Model, np.ndarray, dict[str, object]]:
     return model, walks(15_000, 120, 21), {"sigma2": sigma2}
 
 
-def samples() -> tuple[ff.Model, np.ndarray, dict[str, object]]:
+def samples() -> tuple[ff.Model, np.ndarray, dict[str, Any]]:
     """500 binary variables, 1,000,000 samples."""
     return ff.BoltzmannMachine(500, biases=True), walks(1_000_000, 500, 2), {}
 
 
-def grid() -> tuple[ff.Model, np.ndarray, dict[str, object]]:
+def grid() -> tuple[ff.Model, np.ndarray, dict[str, Any]]:
     """One image of 1,000 × 1,000 pixels, tied couplings."""
     model = ff.BoltzmannMachine.grid(1000, 1000, biases=True, tied=True)
     return model, walks(1000, 1000, 2).reshape(1, -1), {}
 
 
-def sparse() -> tuple[ff.Model, np.ndarray, dict[str, object]]:
+def sparse() -> tuple[ff.Model, np.ndarray, dict[str, Any]]:
     """10,000 binary variables with 50,000 edges, 1,000 samples."""
     return (
         ff.BoltzmannMachine(10_000, random_edges(10_000, 50_000), biases=True),

@@ -67,7 +67,7 @@ def functionals(fit: Fit, data: Sequences) -> list[tuple[str, np.ndarray]]:
     token, label = divmod(flat, marginals.shape[1])
     sequence = int(np.searchsorted(some.offsets, token, side="right")) - 1
     position = token - int(some.offsets[sequence])
-    p, slope = marginal_gradient(fit.model, theta, some, sequence, position, label)
+    p, slope = marginal_gradient(fit.model, theta, some, sequence, position, label)  # type: ignore[arg-type]
     found.append((f"p = {p:.3f} of a label of sentence {sequence}", slope))
     return found
 

@@ -72,7 +72,7 @@ def run_own(method: str, layout: str, sentences: int | None, threads: int) -> di
             data,
             "FL",
             sigma2=SIGMA2,
-            method=method,
+            method=method,  # type: ignore[arg-type]
             max_iter=OWN_ITERATIONS[method],
             tol=1e-4,
             stopping=stop_by(score, patience=10_000),

@@ -116,7 +116,7 @@ def test_refusals_are_sentences():
     with pytest.raises(DataError, match="no groups"):
         plain.bootstrap(3, kind="groups")
     with pytest.raises(FieldfitError, match="'rows'"):
-        plain.bootstrap(3, kind="columns")
+        plain.bootstrap(3, kind="columns")  # type: ignore[arg-type]
     with pytest.raises(FieldfitError, match="resamples"):
         plain.bootstrap(1)
     weighted = ff.fit(MODEL, X, "PL1", sample_weight=np.linspace(1, 2, 300))

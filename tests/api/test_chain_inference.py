@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_counts_of_sequences_are_copies_each_with_a_selection_of_its_own(policy)
 def test_counts_of_sequences_are_copies_when_models_are_judged():
     data = crf_data(80)
     counts = np.random.default_rng(1).integers(0, 4, 80).astype(float)
-    weights = {"sample_weight": counts, "weight_kind": "counts"}
+    weights: dict[str, Any] = {"sample_weight": counts, "weight_kind": "counts"}
     copies = data.subset(np.repeat(np.arange(80), counts.astype(int)))
     counted, copied = ff.fit(CRF, data, "PL1", sigma2=1.0, **weights), ff.fit(CRF, copies, "PL1", sigma2=1.0)
     np.testing.assert_allclose(counted.covariance(), copied.covariance(), rtol=1e-3)

@@ -57,7 +57,7 @@ def test_a_better_preconditioner_is_made_again_where_it_was(tmp_path):
     model = ff.BoltzmannMachine(12, biases=True)
     theta = np.random.default_rng(3).normal(0, 1.6, model.n_parameters)
     values = model.sample(theta, 2000, random_state=1).values
-    options = {"tol": 1e-11, "method": "lbfgs", "sigma2": 100.0}
+    options: dict[str, Any] = {"tol": 1e-11, "method": "lbfgs", "sigma2": 100.0}
     whole = ff.fit(model, values, "PL1", **options)
     assert whole.iterations > 14
     with pytest.warns(ConvergenceWarning):
@@ -126,7 +126,7 @@ def test_checkpoints_of_other_fits_are_refused(samples, tmp_path):
     with pytest.raises(FieldfitError, match="makes its separate fits at once"):
         ff.fit(model, values, "Nodewise >> optimal", checkpoint=tmp_path / "other")
     with pytest.raises(FieldfitError, match="must be the path"):
-        ff.fit(model, values, checkpoint=3)
+        ff.fit(model, values, checkpoint=3)  # type: ignore[arg-type]
     with pytest.raises(FieldfitError, match="seconds"):
         ff.Checkpoint(path, every=-1)
 

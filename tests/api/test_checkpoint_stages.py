@@ -1,5 +1,7 @@
 """Checkpoints of fits with two stages, and of fits that stop by their sampling error: the bits of a fit without a stop."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -117,7 +119,7 @@ def test_each_step_of_simulated_scoring_can_be_the_last(samples, tmp_path, monke
 @pytest.mark.parametrize("stop", range(1, 8))
 def test_statistical_tolerance(samples, tmp_path, stop):
     model, values = samples
-    options = {"tol": "statistical", "method": "lbfgs"}
+    options: dict[str, Any] = {"tol": "statistical", "method": "lbfgs"}
     whole = ff.fit(model, values, "PL1 + PL2", **options)
 
     def interrupt(progress):

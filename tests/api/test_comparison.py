@@ -55,7 +55,7 @@ def test_compare_ranks_models_and_refuses_other_policies():
         with pytest.raises(DataError, match="cross_validate"):
             ff.compare([full, other])
     with pytest.raises(FieldfitError, match="several fits"):
-        ff.compare(full)
+        ff.compare(full)  # type: ignore[arg-type]
 
 
 def test_the_ratio_test_of_maximum_likelihood_is_a_chi_square():
@@ -170,7 +170,7 @@ def test_q_values_are_those_of_the_procedure():
     expected = np.minimum.accumulate((p * 5 * harmonic / np.arange(1, 6))[::-1])[::-1]
     np.testing.assert_allclose(frame["q"].dropna(), np.minimum(expected, 1.0))
     with pytest.raises(FieldfitError, match="'bh' or 'by'"):
-        fit.discoveries(method="holm")
+        fit.discoveries(method="holm")  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -194,7 +194,7 @@ def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch)
     assert frame.loc["one", "effective_error"] == drawn[0, 1]
     assert frame.loc["one", "claic_error"] == 2 * drawn[0, 1]
     with pytest.raises(FieldfitError, match="'robust', 'model' or 'spatial'"):
-        probed.effective_parameters_error("sandwich")
+        probed.effective_parameters_error("sandwich")  # type: ignore[arg-type]
 
 
 def test_simulated_matrices_leave_an_error_in_the_effective_parameters(monkeypatch):

@@ -90,7 +90,7 @@ def test_debiased_intervals_cover_where_penalised_ones_cannot(penalty):
         step = fit.debiased()
         penalised += held(fit.conf_int(), THETA) / REPLICATIONS
         for kind in debiased:
-            debiased[kind] += held(step.conf_int(0.95, kind), THETA) / REPLICATIONS
+            debiased[kind] += held(step.conf_int(0.95, kind), THETA) / REPLICATIONS  # type: ignore[arg-type]
     assert penalised < 0.7
     assert 0.93 < debiased["robust"] < 0.97, debiased
     assert 0.93 < debiased["model"] < 0.97, debiased

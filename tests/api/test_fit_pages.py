@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,7 +135,10 @@ def test_potts_models_mrfs_and_tied_fields_are_checked_too(size):
     x = (random.random((600, size)) < 0.08).astype(int)
     pairs = [(j, k) for j in range(size) for k in range(j)]
     both = np.array([[0.0, 0.0], [0.0, 1.3]])  # only 1 and 1 attract each other
-    factors = [*[(j,) for j in range(size)], *[ff.Factor(pair, both, f"c{pair[0]}:{pair[1]}") for pair in pairs]]
+    factors: list[Any] = [
+        *[(j,) for j in range(size)],
+        *[ff.Factor(pair, both, f"c{pair[0]}:{pair[1]}") for pair in pairs],
+    ]
     mrf = ff.MarkovRandomField([2] * size, factors)
     with pytest.warns(RunawayWarning, match="exact sums" if size == 10 else "400 sweeps"):
         _strong(mrf, 1.0, x)

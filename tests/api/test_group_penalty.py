@@ -114,7 +114,7 @@ def test_refused(letters):
         ff.fit(model, letters, l1=1.0, group_l1=1.0)
     for wrong in (-1.0, np.inf, np.nan, "much"):
         with pytest.raises(ff.types.ModelError, match="group_l1"):
-            ff.fit(model, letters, group_l1=wrong)
+            ff.fit(model, letters, group_l1=wrong)  # type: ignore[arg-type]
     with pytest.raises(ff.types.FieldfitError, match="group_l1"):
         ff.fit(model, letters, "PL1 + PL2", weights="auto", group_l1=1.0)
 

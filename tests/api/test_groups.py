@@ -1,5 +1,7 @@
 """Samples in groups: the cluster-robust meat, dense and by conjugate gradients, its coverage and its cautions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -198,7 +200,7 @@ def test_cross_validation_with_groups_is_what_it_says():
 def test_copies_of_a_sample_do_not_flatter_a_model_where_they_are_a_group():
     """Ten copies of 30 random rows: a model that learns rows by heart scores well unless the copies stay together."""
     rows = np.random.default_rng(5).integers(0, 2, (30, 4))
-    options = {"score": "PL1", "folds": 5, "sigma2": 10.0}
+    options: dict[str, Any] = {"score": "PL1", "folds": 5, "sigma2": 10.0}
     groups = np.repeat(np.arange(30), 10)
     apart = ff.cross_validate(MODEL, np.repeat(rows, 10, axis=0), "PL1", **options).iloc[0]
     together = ff.cross_validate(MODEL, np.repeat(rows, 10, axis=0), "PL1", groups=groups, **options).iloc[0]

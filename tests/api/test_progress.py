@@ -26,7 +26,7 @@ def test_progress_true_prints_a_line_for_each_iteration(capsys):
         ff.fit(MODEL, data(), "PL1", progress=silent)
         assert capsys.readouterr().err == ""
     with pytest.raises(FieldfitError, match="progress must be"):
-        ff.fit(MODEL, data(), "PL1", progress="yes")
+        ff.fit(MODEL, data(), "PL1", progress="yes")  # type: ignore[arg-type]
 
 
 def test_seconds_left_follow_the_pace_of_the_gradient():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 import fieldfit as ff
 from fieldfit.api.refine import _first
@@ -21,7 +22,7 @@ CHAIN = ff.BoltzmannMachine(5, [(k, k + 1) for k in range(4)], states=(-1, 1))
 THETA = np.array([1.0, -1.0, 1.0, -1.0])
 
 
-def data(model: ff.BoltzmannMachine, theta: object, n: int, seed: int) -> np.ndarray:
+def data(model: ff.BoltzmannMachine, theta: ArrayLike, n: int, seed: int) -> np.ndarray:
     return np.asarray(model.sample(theta, n, seed).values)
 
 

@@ -29,7 +29,7 @@ def test_statistical_tolerance_stops_within_the_sampling_error() -> None:
         # What the check costs counts: a small fit has at most the one evaluation more that says when to check.
         assert early.evaluations + early.hessian_products <= exact.evaluations + exact.hessian_products + 1
     with pytest.raises(FieldfitError, match="must be a number above 0, or 'statistical'"):
-        ff.fit(GRID, x, tol="small")
+        ff.fit(GRID, x, tol="small")  # type: ignore[arg-type]
     with pytest.raises(FieldfitError, match="smooth objective"):
         ff.fit(GRID, x, tol="statistical", l1=1.0)
 

@@ -1,6 +1,7 @@
 """Influence against refitting, expected scores against enumeration of Z, sensitivity, the plot."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,7 +125,11 @@ def test_the_most_influential_samples_are_found():
 
 @pytest.mark.parametrize("sigma2", [None, 1.0])
 def test_influence_of_chosen_samples_needs_no_matrix(monkeypatch, sigma2):
-    options = {"sigma2": sigma2, "sample_weight": np.linspace(0.5, 1.5, len(X)), "fixed": {"x0:x1": -1.0}}
+    options: dict[str, Any] = {
+        "sigma2": sigma2,
+        "sample_weight": np.linspace(0.5, 1.5, len(X)),
+        "fixed": {"x0:x1": -1.0},
+    }
     fit = ff.fit(MODEL, X, "0.7*PL1", **options)
     expected = fit.influence()[[5, -1]]
     np.testing.assert_allclose(fit.influence(rows=[5, -1]), expected, rtol=1e-9, atol=1e-14)
@@ -141,7 +146,8 @@ def test_influence_of_chosen_samples_needs_no_matrix(monkeypatch, sigma2):
 def test_with_more_parameters_than_samples_the_measure_is_what_the_objective_loses():
     """Cook's distance would be 1 for every sample. To first order; the objective is flat at its maximum."""
     model = ff.BoltzmannMachine(6, biases=True)
-    x, options = model.sample(np.linspace(-1, 1, 21), 20, 0).values, {"sigma2": 0.1, "tol": 1e-11}
+    x = model.sample(np.linspace(-1, 1, 21), 20, 0).values
+    options: dict[str, Any] = {"sigma2": 0.1, "tol": 1e-11}
     fit = ff.fit(model, x, "PL1", sample_weight=np.ones(20), **options)
     table = fit.influential(20)
     assert table.columns[0] == "displacement"
@@ -195,7 +201,7 @@ def test_beyond_matrices_the_strongest_samples_are_screened_and_solved(monkeypat
     """60 samples of 78 parameters: the displacements of the matrices, of the same samples."""
     model = ff.BoltzmannMachine(12, biases=True)
     x = model.sample(np.linspace(-0.5, 0.5, 78), 60, 0).values
-    options = {"sigma2": 0.5, "fixed": {"x0:x1": 0.1}}
+    options: dict[str, Any] = {"sigma2": 0.5, "fixed": {"x0:x1": 0.1}}
     if weighted:
         options["sample_weight"] = np.linspace(0.5, 1.5, 60)
     expected = ff.fit(model, x, "0.7*PL1", **options).influential(5)

@@ -1,5 +1,7 @@
 """What is known about an estimate with exact zeros: the zeros count as fixed, and have no interval."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from fieldfit.types import ModelError
 
 MODEL = ff.BoltzmannMachine(4)
 X = MODEL.sample([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0], 400, 0).values
-PENALTY = {"l1": 45.0, "sigma2": 2.0, "tol": 1e-11}
+PENALTY: dict[str, Any] = {"l1": 45.0, "sigma2": 2.0, "tol": 1e-11}
 FIT = ff.fit(MODEL, X, "PL1", **PENALTY)
 ZEROS = FIT.theta == 0
 

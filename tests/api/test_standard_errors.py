@@ -315,7 +315,7 @@ def test_saved_fits_keep_their_errors_and_say_what_needs_the_data(tmp_path):
 def test_bad_requests_are_sentences():
     fit = ff.fit(MODEL, X, "PL1")
     with pytest.raises(FieldfitError, match="'robust', 'model' or 'spatial'"):
-        fit.standard_errors("sandwich")
+        fit.standard_errors("sandwich")  # type: ignore[arg-type]
     with pytest.raises(FieldfitError, match="between 0 and 1"):
         fit.conf_int(95)
     with pytest.raises(ModelError, match="from 0 to 9"):

@@ -1,6 +1,7 @@
 """Asymptotic theory: known numbers, agreement of its ways, and what real fits do."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_draws_make_nothing_more_accurate_than_maximum_likelihood(policy):
     exact = ff.asymptotics(MODEL, THETA, policy).efficiency()
     few, many = [], []
     for seed in range(12):
-        options = {"method": "simulation", "random_state": seed}
+        options: dict[str, Any] = {"method": "simulation", "random_state": seed}
         theory = ff.asymptotics(MODEL, near, policy, n_simulated=200, **options)
         excess = np.linalg.eigvalsh(theory.covariance - theory.mle_covariance)
         few.append(excess.min() / np.abs(theory.covariance).max())

@@ -421,7 +421,11 @@ def test_end_records_must_agree(saved):
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
     path = tmp_path_factory.mktemp("sample") / "model.ff"
-    arrays = {"theta": np.linspace(-1, 1, 7), "codes": np.arange(2000, dtype=np.int32) % 5, "empty": np.zeros((0, 3))}
+    arrays: dict[str, np.ndarray] = {
+        "theta": np.linspace(-1, 1, 7),
+        "codes": np.arange(2000, dtype=np.int32) % 5,
+        "empty": np.zeros((0, 3)),
+    }
     write_container(path, HEADER, arrays)
     return path.read_bytes(), arrays, path.with_name("damaged.ff")
 

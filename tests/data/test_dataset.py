@@ -19,7 +19,7 @@ def sequences(n: int, **weights) -> Sequences:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     tokens = int(offsets[-1])
     pointers, codes = np.arange(tokens + 1), np.arange(tokens)
-    return Sequences(offsets, pointers, codes, None, codes % 2, tokens, 2, **weights)
+    return Sequences(offsets, pointers, codes, None, codes % 2, tokens, 2, **weights)  # type: ignore[arg-type]
 
 
 BOTH = pytest.mark.parametrize("make", [table, sequences])

@@ -11,7 +11,7 @@ from fieldfit._kernels import NameTable
 
 
 @settings(deadline=None)
-@given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=20)))
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=20)))  # type: ignore[arg-type]
 def test_codes_equal_those_of_a_dict(names):
     table = NameTable()
     codes: dict[str, int] = {}
@@ -62,7 +62,7 @@ def test_a_dict_that_changes_while_it_is_read_does_no_harm():
 
 def test_wrong_arguments():
     with pytest.raises(TypeError):
-        NameTable().encode("text", True)
+        NameTable().encode("text", True)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="names are text"):
         NameTable().add(cast(list[str], [1]))
     with pytest.raises(ValueError, match="surrogate"):

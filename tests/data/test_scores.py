@@ -1,5 +1,7 @@
 """Chunk scores with conlleval's meaning, by hand and against its rules applied literally."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,7 +60,7 @@ def test_scores_by_hand():
 
 def test_scores_as_text_and_as_a_frame():
     scores = chunk_scores([["B-NP", "O", "B-VP"]], [["B-NP", "B-VP", "O"]])
-    frame = scores.to_frame()
+    frame: Any = scores.to_frame()
     assert frame.index.tolist() == ["NP", "VP", "total"]
     assert frame.loc["total", ["precision", "recall", "f1"]].tolist() == [0.5, 0.5, 0.5]
     assert frame.loc["NP", ["gold", "predicted", "correct"]].tolist() == [1, 1, 1]

@@ -480,7 +480,7 @@ def test_tables_made_by_hand_are_checked():
         (codes - 2, ("a", "b"), ((0, 1), (0, 1))),
     ]:
         with pytest.raises(DataError):
-            Table(*arguments)
+            Table(*arguments)  # type: ignore[arg-type]
 
 
 # --------------------------------------------------------------------------------------------------------- real files

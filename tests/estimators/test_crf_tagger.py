@@ -3,6 +3,7 @@
 import itertools
 import pickle
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -210,7 +211,7 @@ def test_early_stopping_keeps_the_best_weights(toy, unseen):
 
 def test_the_development_data_are_looked_at_now_and_then(toy, unseen):
     _, X, y = toy
-    common = {"sigma2": 1000, "tol": 1e-3, "patience": 1000}
+    common: dict[str, Any] = {"sigma2": 1000, "tol": 1e-3, "patience": 1000}
     often = ff.CRFTagger(check_every=1, **common).fit(X, y, *unseen[1:])
     seldom = ff.CRFTagger(check_every=7, **common).fit(X, y, *unseen[1:])
     last = seldom.n_iter_
@@ -233,7 +234,7 @@ def test_the_development_data_are_looked_at_now_and_then(toy, unseen):
         assert len(looks) == int(np.argmax(scores)) + 3
     for wrong in ({"patience": 0}, {"check_every": 0}):
         with pytest.raises(ModelError, match="at least 1"):
-            ff.CRFTagger(**wrong).fit(X, y)
+            ff.CRFTagger(**wrong).fit(X, y)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -72,15 +72,15 @@ def test_another_graph_and_three_classes():
         ff.GraphCRF(grid=(2, 3)).fit(X, y)
     for pair in (6, (2, 3, 1)):
         with pytest.raises(DataError, match="it must be a pair"):
-            ff.GraphCRF(grid=pair).fit(X, y)
+            ff.GraphCRF(grid=pair).fit(X, y)  # type: ignore[arg-type]
     for side in ("a", -2, 2.5):
         with pytest.raises(FieldfitError, match=r"A side of grid is .*; it must be an integer of at least 1"):
-            ff.GraphCRF(grid=(side, 3)).fit(X, y)
+            ff.GraphCRF(grid=(side, 3)).fit(X, y)  # type: ignore[arg-type]
     for node in (-1, 5):
         with pytest.raises(DataError, match="the nodes are the rows 0 to 4 of X"):
             line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], known={node: 0})
     with pytest.raises(DataError, match="known is 5; it must be a mapping"):
-        line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], known=5)
+        line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], known=5)  # type: ignore[arg-type]
 
 
 def test_draws_must_be_a_count():

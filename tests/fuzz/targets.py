@@ -12,6 +12,7 @@ import random
 import sqlite3
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -215,7 +216,7 @@ def saved_seeds():
     return contents
 
 
-SEEDS = {
+SEEDS: dict[Callable[[bytes], object], Callable[[], list[bytes]]] = {
     policy_text: lambda: [b"PL1 + 0.2*PL2@0.5", b"Multinomial(0.6*PL1 + 0.4*PL2)", b"PL1 >> optimal", b"Partition(2)"],
     delimited: lambda: [b"a,b\n0,1\n1,\n", b"x\ty\n1\t2\n", b'"a";"b"\n1;2\n'],
     uai: lambda: [b"MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 2 3 4\n"],

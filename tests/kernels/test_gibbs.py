@@ -10,7 +10,7 @@ from fieldfit.inference import FactorGraph
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.inference.pairwise_odds import PairwiseOdds
 
-GRAPH = FactorGraph([2, 3, 2], [(0, 1), (1, 2), (0, 2)])
+GRAPH = FactorGraph((2, 3, 2), [(0, 1), (1, 2), (0, 2)])
 TABLES = np.random.default_rng(3).normal(size=GRAPH.table_size)
 
 
@@ -70,7 +70,7 @@ def test_a_fixed_variable_may_have_any_entry_that_exists(given):
     assert (given["draws"] == given["start"][[0, 1, 0, 1]]).all()
 
 
-PAIRS = FactorGraph([2] * 6, [(0, 1), (1, 2), (4, 2), (3, 4), (0, 5), (2,), (0, 3), (5,)])
+PAIRS = FactorGraph((2,) * 6, [(0, 1), (1, 2), (4, 2), (3, 4), (0, 5), (2,), (0, 3), (5,)])
 PAIR_TABLES = np.random.default_rng(4).normal(size=PAIRS.table_size)
 
 

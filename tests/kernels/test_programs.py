@@ -18,8 +18,8 @@ def made(monkeypatch):
         return real(**arrays)
 
     monkeypatch.setattr(_kernels, "Programs", keep)
-    graph = FactorGraph([2, 3, 2, 2], [(0, 1), (1, 2), (2, 3)])
-    programs = ProgramSet(graph, [ProgramCompiler(graph).compile([1, 2])])
+    graph = FactorGraph((2, 3, 2, 2), [(0, 1), (1, 2), (2, 3)])
+    programs = ProgramSet(graph, [ProgramCompiler(graph).compile(frozenset({1, 2}))])
     monkeypatch.undo()
     return given, programs.configure([np.zeros((2, 4), dtype=np.int32)])
 

@@ -96,7 +96,7 @@ def test_blocks_nest_and_stand_above_the_setting_of_the_process():
         assert get_threads() == 5
     assert get_threads() == 2
     for wrong in (0, -1, 1.5):
-        with pytest.raises(FieldfitError, match="at least 1"), use_threads(wrong):
+        with pytest.raises(FieldfitError, match="at least 1"), use_threads(wrong):  # type: ignore[arg-type]
             pass
     assert get_threads() == 2
 

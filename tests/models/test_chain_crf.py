@@ -1,4 +1,5 @@
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from fieldfit.policies import as_policy
 from fieldfit.threads import set_threads
 from fieldfit.types import DataError, ModelError
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "all pairs": {"pairs": "all"},
     "observed": {},
     "as CRFsuite": {"transitions": "observed", "start": False, "end": False},

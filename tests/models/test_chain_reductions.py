@@ -11,7 +11,7 @@ OFFSETS, LABELS = [0, 3, 5, 9], [0, 1, 1, 0, 1, 1, 0, 0, 1]
 
 
 def sequences(symbols, n_symbols):
-    return Sequences(OFFSETS, np.arange(10), symbols, None, LABELS, n_symbols, 2)
+    return Sequences(OFFSETS, np.arange(10), symbols, None, LABELS, n_symbols, 2)  # type: ignore[arg-type]
 
 
 def test_a_shared_symbol_has_the_likelihood_of_the_whole_chain():

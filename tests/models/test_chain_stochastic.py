@@ -154,7 +154,7 @@ def test_what_stochastic_gradients_cannot_do_is_refused():
     some = model.parameter_names[0]
     for options in ({"l1": 0.1}, {"fixed": {some: 0.0}}, {"sigma2": {some: 1.0, None: 2.0}}):
         with pytest.raises(FieldfitError, match="use method='lbfgs'"):
-            ff.fit(model, data, "FL", method="sgd", **{"sigma2": 1.0, **options})
+            ff.fit(model, data, "FL", method="sgd", **{"sigma2": 1.0, **options})  # type: ignore[arg-type]
     pairs = ff.ChainCRF(3, 5, label_pairs=True).observe(data)
     with pytest.raises(FieldfitError, match="label pairs"):
         ff.fit(pairs, data, "FL", sigma2=1.0, method="sgd")

@@ -1,6 +1,7 @@
 """Unknown labels in training: the log of the summed probability, its derivatives, and the windows that do not count."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from fieldfit.models.chain_problem import ChainProblem
 from fieldfit.threads import set_threads
 from fieldfit.types import DataError
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "all pairs": {"pairs": "all"},
     "as CRFsuite": {"transitions": "observed", "start": False, "end": False},
     "label pairs": {"label_pairs": True},

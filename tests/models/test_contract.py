@@ -174,7 +174,7 @@ def test_an_empty_selection_has_value_zero():
 
 
 def test_a_dataset_of_another_kind_is_refused_in_a_sentence():
-    sequences = Sequences([0, 2], [0, 1, 2], [0, 1], None, [0, 1], 2, 2)
+    sequences = Sequences([0, 2], [0, 1, 2], [0, 1], None, [0, 1], 2, 2)  # type: ignore[arg-type]
     field, chain = ff.BoltzmannMachine(2), ff.ChainCRF(2, 2).complete(sequences)
     table = field.read([[0, 1], [1, 1]])
     with pytest.raises(DataError, match="takes a Table; got Sequences"):

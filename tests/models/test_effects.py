@@ -1,6 +1,7 @@
 """Effects: identified, right against the log-probabilities of all states, and without the freedom of free tables."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def test_corner_effects_are_differences_of_log_probabilities():
 
 def test_fixed_log_tables_count_and_forbidden_states_have_no_effects():
     fixed = np.array([[0.3, -0.2, 0.0], [0.7, -np.inf, 0.1]])
-    factors = [ff.Factor((0, 1), np.eye(2, 3), "same", log_offset=fixed), (1, 2), (0,)]
+    factors: list[Any] = [ff.Factor((0, 1), np.eye(2, 3), "same", log_offset=fixed), (1, 2), (0,)]
     model = ff.MarkovRandomField([2, 3, 2], factors)
     theta = np.random.default_rng(4).normal(size=model.n_parameters)
     known, found = _log_probabilities(model, theta), effects(model, "corner")

@@ -48,7 +48,7 @@ def test_grid_edges(rows: int, columns: int, neighbours: int) -> None:
 )
 def test_bad_edges(edges: object, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        check_edges(4, edges)
+        check_edges(4, edges)  # type: ignore[arg-type]
 
 
 def test_edges_keep_their_order() -> None:

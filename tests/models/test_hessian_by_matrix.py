@@ -9,7 +9,7 @@ from fieldfit.objective import Objective
 from fieldfit.policies import Policy
 
 
-def full_likelihood(model: ff.PairwiseField, x: np.ndarray) -> Problem:
+def full_likelihood(model: ff.BoltzmannMachine, x: np.ndarray) -> Problem:
     problem: Problem = model.compile(model.read(x), Policy.parse("FL").bind(model.structure()).draw(0, 0, len(x)))
     return problem
 

@@ -145,11 +145,11 @@ def make(seed, *, n=70, m=6, density=1.0, states=(0, 1), biases=True, tied=False
             beta = rng.random(family.size) + 0.5
         if form.startswith("rows"):
             mask = rng.random(n) < (0.3 if "few" in form else 0.8)
-            parts.append(FamilySelection(family, beta, rows=mask))
+            parts.append(FamilySelection(family, beta, rows=mask))  # type: ignore[arg-type]
         elif form.startswith("sparse"):
             parts.append(sparse_part(rng, family, n, 0.3, beta))
         else:
-            parts.append(FamilySelection(family, beta))
+            parts.append(FamilySelection(family, beta))  # type: ignore[arg-type]
     codes = rng.integers(2, size=(n, m))
     field = Field(codes, states, edges, edge_parameter, bias_parameter, r, tuple(parts))
     return field, scale * rng.normal(size=r), rng
@@ -182,7 +182,7 @@ CASES = {
 
 @pytest.fixture(params=CASES)
 def case(request):
-    options = CASES[request.param]
+    options: Any = CASES[request.param]
     return make(list(CASES).index(request.param), **options)
 
 
@@ -354,7 +354,7 @@ def test_statistics_do_not_depend_on_weights_of_families():
     ],
 )
 def test_moments_refuse_what_does_not_fit(name, spoil):
-    arguments = {
+    arguments: dict[str, Any] = {
         "edges": np.array([[0, 1], [1, 2]], dtype=np.int32),
         "codes": np.zeros((5, 3), dtype=np.uint8),
         "residual": np.zeros(2 * 5 * 3),
@@ -396,7 +396,7 @@ def test_moments_refuse_what_does_not_fit(name, spoil):
     ],
 )
 def test_information_refuses_what_does_not_fit(name, spoil):
-    arguments = {
+    arguments: dict[str, Any] = {
         "codes": np.zeros((4, 3), dtype=np.uint8),
         "edge_number": np.array([[-1, 0, -1], [0, -1, 1], [-1, 1, -1]], dtype=np.int32),
         "matrix": np.zeros((3, 3)),
@@ -470,7 +470,7 @@ def test_not_a_number_is_not_hidden():
 def test_routing():
     assert pairwise_supports(FamilySelection(subsets(13, 12), 1.0))
     assert not pairwise_supports(FamilySelection(subsets(13, 13), 1.0))
-    assert not pairwise_supports(FamilySelection(ListOfBlocks(4, [(0,), (1, 2)], conditions_on_rest=False), 1.0))
+    assert not pairwise_supports(FamilySelection(ListOfBlocks(4, [(0,), (1, 2)], conditions_on_rest=False), 1.0))  # type: ignore[arg-type]
 
 
 def test_bad_input_is_a_sentence():
@@ -509,7 +509,7 @@ def test_bad_input_is_a_sentence():
     with pytest.raises(ModelError, match="bias_parameter needs"):
         changed(4, field.bias_parameter[1:])
     with pytest.raises(ModelError, match="given all the rest"):
-        changed(6, (FamilySelection(ListOfBlocks(6, [(0,)], conditions_on_rest=False), 1.0),))
+        changed(6, (FamilySelection(ListOfBlocks(6, [(0,)], conditions_on_rest=False), 1.0),))  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="weights β"):
         changed(6, (FamilySelection(subsets(6, 1), np.ones(5)),))
     problem = field.problem()

@@ -1,5 +1,7 @@
 """Rows with missing values by joint states: the sums of the general engine, for values, gradients, products and scores."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -141,8 +143,10 @@ def test_sparse_graphs_blocks_and_wide_rows_are_for_the_general_engine(gappy):
 def test_the_kernel_refuses_arrays_that_do_not_belong_together(change, message):
     from fieldfit import _kernels
 
-    tangents = {f"{name}_tangent": None for name in ("weights", "field", "value", "turned", "ones", "both", "cross")}
-    good = {
+    tangents: dict[str, Any] = {
+        f"{name}_tangent": None for name in ("weights", "field", "value", "turned", "ones", "both", "cross")
+    }
+    good: dict[str, Any] = {
         "codes": np.array([[1, 0, 0]], dtype=np.uint8), "pointer": np.array([0, 1]),
         "missing": np.array([1], dtype=np.int32), "weights": np.zeros((3, 3)), "field": np.zeros((1, 3)),
         "scale": np.ones((1, 3)), "value": np.zeros(1), "turned": np.zeros((1, 3)), "ones": np.zeros(1),

@@ -206,7 +206,7 @@ def test_standard_errors_are_those_of_the_sandwich_by_differences(policy):
 
 
 def test_triples_of_labels():
-    data = Sequences([0, 3, 3, 4], [0, 0, 0, 0, 0], [], None, [1, 0, 1, 1], 0, 2)
+    data = Sequences([0, 3, 3, 4], [0, 0, 0, 0, 0], [], None, [1, 0, 1, 1], 0, 2)  # type: ignore[arg-type]
     start = 2
     codes = [((1 * 3) + 0) * 2 + 1, ((start * 3) + 1) * 2 + 0, ((start * 3) + start) * 2 + 1]
     assert observed_triples(data, start=True).tolist() == codes

@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_refused_with_its_bytes(monkeypatch):
             "the name 'triple'",
         ),
         (lambda: ff.TiedField.pairwise([(0, 1)], m=2, edge_groups=["bias"]), "the name 'bias'"),
-        (lambda: ff.TiedField(2.5, [ff.Cliques([[0]], [0.0, 1.0], "a")]), "must be an integer"),
+        (lambda: ff.TiedField(2.5, [ff.Cliques([[0]], [0.0, 1.0], "a")]), "must be an integer"),  # type: ignore[arg-type]
         (lambda: ff.TiedField(2, [ff.Cliques([[0.6]], [0.0, 1.0], "a")]), "not integers"),
         (lambda: ff.TiedField(2, [ff.Cliques([[0, 1], [1]], np.eye(2), "a")]), "not a table of integers"),
         (lambda: ff.TiedField(2, [ff.Cliques([[0]], ["x", "y"], "a")]), "not a table of numbers"),

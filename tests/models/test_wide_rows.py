@@ -1,5 +1,7 @@
 """Samples that miss too many values are known before anything is compiled, and are exactly those that cannot be."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -74,7 +76,7 @@ def compiles(model, data, policy, row):
     ],
 )
 def test_the_rows_are_those_that_cannot_be_compiled(graph, policy):
-    options = {"largest_table": 1 << 5}
+    options: dict[str, Any] = {"largest_table": 1 << 5}
     model = {
         "complete": ff.BoltzmannMachine(12, **options),
         "grid": ff.BoltzmannMachine.grid(3, 4, biases=True, **options),

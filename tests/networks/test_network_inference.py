@@ -1,5 +1,7 @@
 """Debiased couplings and their errors, the bootstrap, stability selection, centrality, predictability."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -190,7 +192,7 @@ def test_pairs_with_a_joint_answer_that_never_occurs_have_no_test():
     random = np.random.default_rng(3)
     x = (random.random((400, 4)) < [0.07, 0.07, 0.5, 0.5]).astype(int)
     x = x[~((x[:, 0] == 1) & (x[:, 1] == 1))]
-    table = networks.edge_intervals(x, networks.nodewise_network(x)).set_index(["from", "to"])
+    table: Any = networks.edge_intervals(x, networks.nodewise_network(x)).set_index(["from", "to"])
     assert table["p"].isna().to_dict() == {pair: pair == ("x0", "x1") for pair in table.index}
     assert np.isnan(table.loc[("x0", "x1"), "q"])
     told = "no row has x0 = 1 and x1 = 1"

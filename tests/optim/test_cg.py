@@ -31,7 +31,7 @@ def test_solves(size, kind):
         calls += 1
         return matrix @ v
 
-    x, info = conjugate_gradients(product, b, tol=1e-12, preconditioner=preconditioner)
+    x, info = conjugate_gradients(product, b, tol=1e-12, preconditioner=preconditioner)  # type: ignore[arg-type]
     assert info.converged
     assert info.positive
     assert info.products == info.iterations == calls

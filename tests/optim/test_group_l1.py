@@ -18,7 +18,7 @@ def left_over(x, gradient, weight, groups):
         if norm > 0:
             found.append(np.linalg.norm(gradient[inside] + weight * x[inside] / norm))
         else:
-            found.append(max(np.linalg.norm(gradient[inside]) - weight, 0.0))
+            found.append(max(float(np.linalg.norm(gradient[inside])) - weight, 0.0))  # type: ignore[arg-type]
     return np.array(found)
 
 

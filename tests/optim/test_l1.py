@@ -1,5 +1,7 @@
 """L1 and elastic net: optimality conditions, and scikit-learn's optimum."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from optimisation_problems import logistic_data, logistic_functions
@@ -287,7 +289,7 @@ def test_every_pass_lowers_the_model():
 
 def test_coordinate_descent_refuses_wrong_shapes():
     one, two, thin = np.ones(1), np.ones(2), np.ones((2, 3))
-    good = {
+    good: dict[str, Any] = {
         "gradient": two, "scale": two, "left": thin, "right": thin, "curvature": two, "point": two, "l1": two,
         "limit": 1, "tol": 0.0, "step": np.zeros(2), "products": np.zeros(3),
     }  # fmt: skip

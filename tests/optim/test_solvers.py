@@ -1,6 +1,7 @@
 """Grids of problems × solvers, and how solvers stop."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -346,7 +347,7 @@ def test_threads_do_not_change_the_bits(size, l1):
     try:
         for threads in (1, 2):
             set_threads(threads)
-            options = {"gtol": 0.0, "max_iter": 15, "history": 4}
+            options: dict[str, Any] = {"gtol": 0.0, "max_iter": 15, "history": 4}
             if l1 is None:
                 results.append(minimise_lbfgs(fun, np.zeros(size), **options))
             else:

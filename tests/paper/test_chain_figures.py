@@ -1,6 +1,7 @@
 """The chain experiments on a small synthetic source; with FIELDFIT_DATA, exact counts of the real one."""
 
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def small_fold(model):
 def whole_and_reduced(model, data, fold, policy):
     """The fit of the whole model to the training rows, and that of the fold's smaller one."""
     drawn = draw_fold(chain_data("synthetic"), 0, 5, N_TRAIN, None)
-    options = {"random_state": 77, "method": "newton", "tol": 1e-7}
+    options: dict[str, Any] = {"random_state": 77, "method": "newton", "tol": 1e-7}
     whole = ff.fit(model, data.subset(drawn.train), policy, sigma2=20.0, **options)
     reduced = ff.fit(fold.model, fold.train, policy, sigma2=20.0 / fold.copies, **options)
     return whole, reduced, drawn
@@ -104,7 +105,7 @@ def test_selection_belongs_to_the_fold():
 
 
 def test_flops_by_hand():
-    data = Sequences([0, 4], np.arange(5), [0, 0, 0, 0], None, [0, 1, 2, 0], 1, 3)
+    data = Sequences([0, 4], np.arange(5), [0, 0, 0, 0], None, [0, 1, 2, 0], 1, 3)  # type: ignore[arg-type]
     K, F = 3, 2.0
     # PL1: four windows of one token, b = 2, 2, 2, 1; PL2: three windows, b = 2, 2, 1; FL: one, b = 1 (the start).
     by_hand = (4 * 2 * K * F + 2 * K * 7, 3 * (3 * K**2 + 4 * K * F) + 2 * K * 5, 9 * K**2 + 8 * K * F + 2 * K)
@@ -326,7 +327,7 @@ def test_verdicts_of_both_readings():
 
 
 def test_label_ngrams_by_hand():
-    data = Sequences([0, 3, 5], np.arange(6), [0] * 5, None, [0, 1, 0, 0, 1], 1, 2)
+    data = Sequences([0, 3, 5], np.arange(6), [0] * 5, None, [0, 1, 0, 0, 1], 1, 2)  # type: ignore[arg-type]
     # Pairs: *0 01 10, *0 01; triples: **0 *01 010, **0 *01.
     assert [label_ngrams(data, order) for order in (0, 1, 2)] == [2, 3, 3]
 

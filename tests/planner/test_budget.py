@@ -202,11 +202,11 @@ def test_a_variance_below_that_of_maximum_likelihood_is_no_promise(five):
     plan = ff.plan(model, x, policies=["PL1", "FL"])
     full = next(candidate for candidate in plan.candidates if candidate.policy == "FL")
     lucky = replace(full, policy="PL1", variance=0.94, cost=2 * full.cost)
-    shown = replace(plan, candidates=[full, lucky], best_candidate=full)
+    shown = replace(plan, candidates=(full, lucky), best_candidate=full)
     assert shown.next_better is None
     assert "Variances below 1 come from the pilot's samples" in shown.explain()
     assert "more accurate policy" not in shown.explain()
-    assert "Variances below" not in replace(plan, candidates=[full], best_candidate=full).explain()
+    assert "Variances below" not in replace(plan, candidates=(full,), best_candidate=full).explain()
 
 
 def test_a_busy_machine_changes_neither_what_a_survey_compares_nor_what_it_spends(five, monkeypatch):

@@ -3,6 +3,7 @@
 import html
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_efficiency_buys_the_cheapest_that_is_accurate_enough(five):
 
 def test_subsampled_data_pay_in_variance(five):
     model, _, x = five
-    table = ff.plan(model, x, policies=["PL1", "0.2*PL1/row", "0.5*PL1"]).table.set_index("policy")
+    table: Any = ff.plan(model, x, policies=["PL1", "0.2*PL1/row", "0.5*PL1"]).table.set_index("policy")
     assert table.loc["0.2*PL1/row", "variance"] == pytest.approx(5 * table.loc["PL1", "variance"], rel=1e-9)
     assert table.loc["0.2*PL1/row", "flops"] == pytest.approx(0.2 * table.loc["PL1", "flops"])
     # Components drawn one by one carry less noise than whole samples.
@@ -188,7 +189,7 @@ def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(mo
     monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
     plan = ff.plan(model, x, policies=policies, sigma2=1.0)
     assert "simulated" in plan.method
-    table = plan.table.set_index("policy")
+    table: Any = plan.table.set_index("policy")
     penalty = np.eye(model.n_parameters) / len(x)  # 1/σ² for each sample
     information = np.linalg.inv(ff.asymptotics(model, exact.theta, "FL").mle_covariance)
 
@@ -214,7 +215,7 @@ def test_sampled_variances_state_their_error(monkeypatch, five):
     for text in policies:
         theory = ff.asymptotics(model, exact.theta, text)
         trace = np.trace(np.linalg.inv(theory.mle_covariance) @ theory.covariance) / 10
-        error = max(float(sampled.loc[text, "error"]), 1e-12)
+        error = max(float(sampled.loc[text, "error"]), 1e-12)  # type: ignore[arg-type]
         assert abs(sampled.loc[text, "variance"] / trace - 1) < 4 * error + 0.01
         assert error < 0.05
 

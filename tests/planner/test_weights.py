@@ -1,6 +1,7 @@
 """Sample weights in plans: counts are repeated rows, importance weights are in bread and meat as in a fit."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ def test_sentences_with_counts_and_with_importance():
     data = sentences()
     model = ChainCRF(3, 4).observe(data)
     counts = np.random.default_rng(1).integers(0, 3, len(data))
-    options = {"policies": ["PL1", "PL2", "FL", "0.3*PL1/sentence"], "sigma2": 10.0}
+    options: dict[str, Any] = {"policies": ["PL1", "PL2", "FL", "0.3*PL1/sentence"], "sigma2": 10.0}
     short = ff.plan(model, data, sample_weight=counts, weight_kind="counts", **options)
     long = ff.plan(model, data.subset(np.repeat(np.arange(len(data)), counts)), **options)
     np.testing.assert_allclose(columns(short), columns(long)[columns(short).index], rtol=1e-6)

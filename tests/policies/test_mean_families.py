@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_a_fit_is_that_of_the_written_weights(shards: int | None) -> None:
     model = ff.ChainCRF(3, 4, pairs="all")
     sizes = data.lengths
     one, two = float(sizes.mean()), float(np.maximum(sizes - 1, 1).mean())
-    options = {"sigma2": 2.0, "random_state": 3, "tol": 1e-9}
+    options: dict[str, Any] = {"sigma2": 2.0, "random_state": 3, "tol": 1e-9}
     ours = ff.fit(model, data, "Mean(PL1)@0.6 + 0.5*Mean(PL2)@0.4", shards=shards, **options)
     plain = ff.fit(model, data, f"PL1@{0.6 / one!r} + 0.5*PL2@{0.4 / two!r}", **options)
     assert ours.theta == pytest.approx(plain.theta, abs=1e-7)
@@ -84,8 +85,8 @@ def test_a_fit_is_that_of_the_written_weights(shards: int | None) -> None:
 def test_automatic_weights_are_those_of_the_sums_rescaled(formula: str, form: str) -> None:
     """The variance does not depend on the scale of β, so the best β of averages is that of sums times the sizes."""
     model, theta = ff.BoltzmannMachine(5), THETA
-    sums = ff.best_weights(model, theta, "PL1 + 0.3*PL2", formula=formula, form=form, fallback=False)
-    means = ff.best_weights(model, theta, "Mean(PL1) + 0.3*Mean(PL2)", formula=formula, form=form, fallback=False)
+    sums = ff.best_weights(model, theta, "PL1 + 0.3*PL2", formula=formula, form=form, fallback=False)  # type: ignore[arg-type]
+    means = ff.best_weights(model, theta, "Mean(PL1) + 0.3*Mean(PL2)", formula=formula, form=form, fallback=False)  # type: ignore[arg-type]
     expected = sums.beta * np.array([5, 10])
     assert means.beta == pytest.approx(expected / expected.sum(), abs=1e-6)
     assert means.J_exact == pytest.approx(sums.J_exact, abs=1e-8)
@@ -98,7 +99,7 @@ def test_automatic_weights_of_data(by: str) -> None:
     sizes = np.array([3.0, 1.0] if by == "term" else [3.0, 3.0, 3.0, 1.0])
     # Started from the same point, so that the alternation stops at the same round.
     sums, means = (
-        ff.fit(model, x, policy, weights=ff.AutoWeights(by=by, fallback=False, beta0=start), tol=1e-9).weights
+        ff.fit(model, x, policy, weights=ff.AutoWeights(by=by, fallback=False, beta0=start), tol=1e-9).weights  # type: ignore[arg-type]
         for policy, start in (("PL1 + 0.5*FL", np.ones(len(sizes))), ("Mean(PL1) + 0.5*Mean(FL)", sizes))
     )
     assert sums is not None

@@ -35,7 +35,7 @@ def check_contract(family: FieldFamily, n_variables: int) -> None:
     assert (targets is None) == (family.block_size is None)
     rest = True
     for j in indices:
-        target, given_ = family.component(j)
+        target, given_ = family.component(int(j))
         assert target == tuple(sorted(target))
         assert not set(target) & set(given_)
         back = family.size - 1 - j
@@ -64,7 +64,7 @@ def test_pseudo_likelihood_lists_all_subsets_in_lexicographic_order(
         check_contract(family, 6)
         assert family.name == f"PL{k}"
         expected = list(itertools.combinations(free, k))
-        assert [family.component(j).target for j in range(family.size)] == expected
+        assert [family.component(int(j)).target for j in range(family.size)] == expected
     with pytest.raises(PolicyError, match=f"PL{len(free) + 1} needs blocks"):
         structure.bind_family(PseudoLikelihood(len(free) + 1))
 
@@ -103,7 +103,7 @@ def test_connected_subsets_against_networkx(seed: int) -> None:
         family = structure.bind_family(PseudoLikelihood(k, connected=True))
         assert isinstance(family, FieldFamily)
         check_contract(family, 9)
-        assert [family.component(j).target for j in range(family.size)] == expected
+        assert [family.component(int(j)).target for j in range(family.size)] == expected
 
 
 def test_no_connected_subset_is_refused() -> None:

@@ -188,7 +188,7 @@ def test_empty_text(text: str) -> None:
 
 def test_as_policy_refuses_other_objects() -> None:
     with pytest.raises(PolicyError, match="got int"):
-        as_policy(3)
+        as_policy(3)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match="has no component"):
         Policy(())
 

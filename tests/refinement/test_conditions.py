@@ -27,7 +27,11 @@ MODELS: dict[str, FieldModel] = {
     ),
     "forbidden": ff.MarkovRandomField(
         [2, 2, 3],
-        [ff.Factor((0, 1), log_offset=[[0, 0], [0, -np.inf]]), ff.Factor((1, 2)), ff.Factor((0,), [0, 1.0], "h")],
+        [
+            ff.Factor((0, 1), log_offset=[[0.0, 0.0], [0.0, -np.inf]]),
+            ff.Factor((1, 2)),
+            ff.Factor((0,), [0, 1.0], "h"),
+        ],
     ),
 }
 CASES = [

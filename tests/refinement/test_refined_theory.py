@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def distances(name: str) -> tuple[int, ...]:
 )
 def test_equal_to_enumeration(name: str, distance: int) -> None:
     (m, edges, couplings, biases, states), tied = CASES[name], "tied" in name
-    groups = {"edge_groups": [0] * len(edges), "bias_groups": [0] * m} if tied else {}
+    groups: dict[str, Any] = {"edge_groups": [0] * len(edges), "bias_groups": [0] * m} if tied else {}
     model = ff.BoltzmannMachine(m, edges, biases is not None, states, **groups)
     theta = couplings if biases is None else np.r_[couplings, biases]
     if tied:

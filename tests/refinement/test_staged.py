@@ -65,4 +65,4 @@ def test_where_one_stage_is_needed() -> None:
     with pytest.raises(PolicyError, match="one stage"):
         Policy.parse("PL1 >> optimal")
     with pytest.raises(PolicyError, match="got int"):
-        as_estimator(3)
+        as_estimator(3)  # type: ignore[arg-type]

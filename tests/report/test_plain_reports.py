@@ -1,6 +1,7 @@
 """Tables, pages and the plane of cost and variance, from plain values."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from fieldfit.types import FileAccessError
 
 
 def test_cells_are_written_for_readers():
-    cells = [None, float("nan"), 12345, 1234.6, 0.123456, 5e24, 2772.0, "<b>"]
+    cells: list[Any] = [None, float("nan"), 12345, 1234.6, 0.123456, 5e24, 2772.0, "<b>"]
     assert [format_cell(cell) for cell in cells] == ["–", "–", "12,345", "1,235", "0.1235", "5e+24", "2,772", "<b>"]
     assert format_cell(0.5, ".3f") == "0.500"
 

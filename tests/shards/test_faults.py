@@ -3,6 +3,7 @@
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def samples():
     return model, model.sample(theta, 500, random_state=1).values
 
 
-OPTIONS = {"method": "lbfgs", "tol": 1e-9, "random_state": 2}
+OPTIONS: dict[str, Any] = {"method": "lbfgs", "tol": 1e-9, "random_state": 2}
 
 
 def at(iteration, action):

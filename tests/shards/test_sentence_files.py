@@ -1,6 +1,7 @@
 """Files of sentences in pieces: the encoder and the estimate of one file, and the same bits on any number of workers."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,13 +101,13 @@ def test_crfsuite_files(tmp_path):
 def test_the_same_bits_with_any_number_of_workers(folder, workers):
     distributed = pytest.importorskip("distributed")
     files = SentenceFiles.matching(folder / "*.conll")
-    settings = {"sigma2": 1.0, "features": TEMPLATES, "min_count": 2}
+    settings: dict[str, Any] = {"sigma2": 1.0, "features": TEMPLATES, "min_count": 2}
     here = ff.CRFTagger("PL1 + 0.5*FL", **settings).fit(files)
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": ":0", "silence_logs": 40}
     with distributed.Client(n_workers=workers, **options) as client:
         there = ff.CRFTagger("PL1 + 0.5*FL", **settings).fit(files, backend=client)
         assert there.fit_.theta.tobytes() == here.fit_.theta.tobytes()
-        some = {"parameters": [0, 3]}
+        some: dict[str, Any] = {"parameters": [0, 3]}
         assert there.fit_.standard_errors(**some).tobytes() == here.fit_.standard_errors(**some).tobytes()
 
 

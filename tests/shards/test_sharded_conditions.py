@@ -1,6 +1,7 @@
 """``A >> optimal`` of samples in shards: the estimate of one machine, with the same bits wherever the shards are."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -94,8 +95,9 @@ def test_sums_are_those_of_all_samples(frame, policy):
     fit = ff.fit(MODEL, frame, policy, sample_weight="w", shards=7, random_state=2)
     prepared, random = fit.prepared, np.random.default_rng(1)
     conditions = stack(MODEL, prepared.bound, 2)
+    problem: Any = prepared.problem
     there = ShardedConditions(
-        prepared.problem, conditions.conditions, table.sample_weight, table.codes[:5], conditions.masking
+        problem, conditions.conditions, table.sample_weight, table.codes[:5], conditions.masking
     )
     here = SampleConditions(
         conditions.conditions, table.codes, conditions.mask(prepared.selection), table.sample_weight
@@ -125,7 +127,7 @@ def test_sums_are_those_of_all_samples(frame, policy):
 def test_some_samples_are_spread_over_all_shards(monkeypatch, frame):
     monkeypatch.setattr("fieldfit.refinement.sharded_conditions._AT_HAND", 31)
     fit = ff.fit(MODEL, frame.drop(columns="w"), "PL1", shards=4)
-    some, whole = some_samples(fit.prepared.problem, MODEL), MODEL.read(frame.drop(columns="w"))
+    some, whole = some_samples(fit.prepared.problem, MODEL), MODEL.read(frame.drop(columns="w"))  # type: ignore[arg-type]
     assert isinstance(some, Table)
     np.testing.assert_array_equal(some.codes, whole.codes[np.linspace(0, 899, 31).astype(int)])
 
@@ -179,7 +181,7 @@ def test_control_variates_and_draws_are_those_of_one_machine(frame, files, secon
 def test_model_based_errors_are_simulated_where_the_samples_are(frame, files, monkeypatch):
     monkeypatch.setattr("fieldfit.variance.expectations.MOST_ENUMERATED_STATES", 3)
     fits = [
-        ff.fit(MODEL, data, "0.7*PL1", tol=1e-10, random_state=2, **options)
+        ff.fit(MODEL, data, "0.7*PL1", tol=1e-10, random_state=2, **options)  # type: ignore[arg-type]
         for data, options in ((files, {}), (frame.drop(columns="w"), {"shards": 3}), (frame.drop(columns="w"), {}))
     ]
     pieces, shards, whole = (fit.standard_errors("model") for fit in fits)

@@ -1,6 +1,7 @@
 """A problem in shards answers what the whole problem answers, and fits give the whole problem's estimate."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +37,8 @@ def chain():
     lengths = random.integers(1, 6, 60)
     tokens = int(lengths.sum())
     offsets = np.concatenate(([0], np.cumsum(lengths)))
-    return ff.ChainCRF(3, 5), Sequences(
-        offsets, np.arange(tokens + 1), random.integers(0, 5, tokens), None, random.integers(0, 3, tokens), 5, 3
-    )
+    features, labels = (random.integers(0, kinds, tokens).astype(np.int32) for kinds in (5, 3))
+    return ff.ChainCRF(3, 5), Sequences(offsets, np.arange(tokens + 1), features, None, labels, 5, 3)
 
 
 CASES = [(boltzmann, "PL1 + 0.4*PL2"), (potts, "PL1"), (missing, "PL1"), (chain, "0.5*PL1 + PL2"), (potts, "0.5*FL")]
@@ -47,7 +47,7 @@ CASES = [(boltzmann, "PL1 + 0.4*PL2"), (potts, "PL1"), (missing, "PL1"), (chain,
 @pytest.mark.parametrize(("example", "policy", "keep"), [(*case, None) for case in CASES] + [(*CASES[0], 1)])
 def test_all_sums_are_those_of_the_whole(example, policy, keep):
     model, data = example()
-    options = {"sigma2": 1.0, "random_state": 2, "max_iter": 2}
+    options: dict[str, Any] = {"sigma2": 1.0, "random_state": 2, "max_iter": 2}
     with pytest.warns(ConvergenceWarning):
         whole = ff.fit(model, data, policy, **options).problem
     with pytest.warns(ConvergenceWarning):
@@ -158,7 +158,7 @@ def test_bad_requests_get_a_sentence():
     model, values = boltzmann()
     for shards in (0, 1.5, True, "3"):
         with pytest.raises(FieldfitError, match="shards is"):
-            ff.fit(model, values, shards=shards)
+            ff.fit(model, values, shards=shards)  # type: ignore[arg-type]
     with pytest.raises(FieldfitError, match=r"backend is a str; it must be a distributed\.Client"):
         ff.fit(model, values, backend="tcp://here")
     with pytest.raises(DataError, match="wide_rows='drop' works in one process"):

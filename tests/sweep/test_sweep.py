@@ -4,6 +4,7 @@ import hashlib
 import json
 import sqlite3
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,7 @@ def results(path):
 
 @pytest.mark.slow
 def test_results_depend_neither_on_order_nor_on_workers(tmp_path):
-    axes = {"a": [1, 2, 3], "b": ["x", "y"]}
+    axes: dict[str, Any] = {"a": [1, 2, 3], "b": ["x", "y"]}
     run_sweep(Sweep(numbers, axes, seed=5), tmp_path / "one")
     run_sweep(Sweep(numbers, {"b": ["y", "x"], "a": [3, 1, 2]}, seed=5), tmp_path / "two", n_jobs=2)
     assert results(tmp_path / "one") == results(tmp_path / "two")
@@ -58,7 +59,7 @@ def test_any_coordinates_have_a_seed_that_numpy_and_sqlite_can_hold(coordinates,
 
 
 def test_paired_axes_do_not_change_the_seed():
-    axes = {"replicate": [0, 1, 2], "policy": ["PL1", "PL2"]}
+    axes: dict[str, Any] = {"replicate": [0, 1, 2], "policy": ["PL1", "PL2"]}
     cells = list(Sweep(numbers, axes, paired=["policy"]).cells())
     seeds = {(cell.coordinates["replicate"], cell.coordinates["policy"]): cell.seed for cell in cells}
     assert all(seeds[k, "PL1"] == seeds[k, "PL2"] == seed_of(0, {"replicate": k}) for k in range(3))
@@ -91,7 +92,7 @@ def test_a_failing_cell_is_recorded_stops_nothing_and_can_be_retried(tmp_path):
     sweep = Sweep(cell, {"a": [1, 2, 3]})
     summary = run_sweep(sweep, tmp_path / "s")
     assert (summary.done, summary.failed) == (2, 1)
-    frame = open_sweep(tmp_path / "s").frame().set_index("a")
+    frame: Any = open_sweep(tmp_path / "s").frame().set_index("a")
     assert "ValueError: two is not allowed" in frame.loc[2, "cell_error"]
     assert "Traceback" in frame.loc[2, "cell_error"]
     assert "1 × ValueError: two is not allowed" in open_sweep(tmp_path / "s").summary()
@@ -157,7 +158,7 @@ def other(coordinates, seed):
     ],
 )
 def test_a_store_refuses_another_definition(tmp_path, change, message):
-    given = {"experiment": numbers, "axes": {"a": [1, 2]}, "constants": {"k": 1}}
+    given: dict[str, Any] = {"experiment": numbers, "axes": {"a": [1, 2]}, "constants": {"k": 1}}
     run_sweep(Sweep(**given), tmp_path / "s")
     for extend in (False, True):
         with pytest.raises(SweepError, match=f"made by another definition of this sweep: {message}"):
@@ -319,7 +320,7 @@ def test_fit_table_is_what_fit_gives_on_each_fold(tmp_path, table):
     (tmp_path / "s.toml").write_text(SWEEP.format(extra=""))
     sweep = read_sweep(tmp_path / "s.toml")
     assert run_sweep(sweep, tmp_path / "s").done == 12
-    frame = open_sweep(tmp_path / "s").frame()
+    frame: Any = open_sweep(tmp_path / "s").frame()
     data = pd.read_csv(table).to_numpy()
     model = ff.BoltzmannMachine(4)
     for row in frame[::5].itertuples():

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 import sweep_cells
@@ -146,7 +147,7 @@ def test_a_cell_that_kills_its_process_fails_alone(tmp_path):
     sweep = make(tmp_path / "log", "deadly", a=3, b=4)
     summary = run_sweep(sweep, tmp_path / "s.sweep", n_jobs=2)
     assert (summary.done, summary.failed, summary.unfinished) == (11, 1, 0)
-    frame = open_sweep(tmp_path / "s.sweep").frame().set_index(["a", "b"])
+    frame: Any = open_sweep(tmp_path / "s.sweep").frame().set_index(["a", "b"])
     assert "was killed, twice" in frame.loc[(1, 2), "cell_error"]
 
 

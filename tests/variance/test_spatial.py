@@ -60,7 +60,7 @@ def test_one_sample_says_which_errors_it_has():
     with pytest.raises(DataError, match="smaller bandwidth"):
         fit.spatial_accuracy(bandwidth=30)
     with pytest.raises(FieldfitError, match="'spatial'"):
-        fit.standard_errors("windows")
+        fit.standard_errors("windows")  # type: ignore[arg-type]
 
 
 def test_models_without_located_components_have_them_too():

@@ -282,7 +282,7 @@ def test_real_valued_attributes_of_tokens(scale, pairs, tmp_path):
 
     def fit(factor: float) -> ff.Fit:
         features = (values * [factor, 1.0]).ravel()
-        data = Sequences(offsets, np.arange(801) * 2, np.tile([0, 1], 800), features, labels, 2, 2)
+        data = Sequences(offsets, np.arange(801) * 2, np.tile([0, 1], 800), features, labels, 2, 2)  # type: ignore[arg-type]
         return ff.fit(ff.ChainCRF(2, 2, pairs=pairs), data, "PL1", tol=1e-9)
 
     scaled, expected = fit(scale), fit(1.0)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -268,7 +269,7 @@ def test_counts_are_copies():
     rows, counts = np.unique(X, axis=0, return_counts=True)
     options = ff.AutoWeights(tol=1e-6)
     copies = ff.fit(MODEL, X, "PL1 + FL", weights=options, tol=1e-10).weights
-    counted = {"sample_weight": counts, "weight_kind": "counts"}
+    counted: dict[str, Any] = {"sample_weight": counts, "weight_kind": "counts"}
     once = ff.fit(MODEL, rows, "PL1 + FL", weights=options, tol=1e-10, **counted).weights
     np.testing.assert_allclose(once.beta, copies.beta, atol=1e-4)
     assert pytest.approx(copies.J, abs=1e-5) == once.J
@@ -417,7 +418,7 @@ def test_progress_tells_of_the_rounds_and_iterations_are_counted():
 
 def test_unknown_words_are_refused():
     with pytest.raises(PolicyError, match="weights is 'best'"):
-        ff.fit(MODEL, X, "PL1 + FL", weights="best")
+        ff.fit(MODEL, X, "PL1 + FL", weights="best")  # type: ignore[arg-type]
 
 
 def test_plot_has_a_line_for_each_weight():
@@ -425,6 +426,6 @@ def test_plot_has_a_line_for_each_weight():
     figure = found.plot()
     above, below = figure.axes
     assert len(above.lines) == 3
-    np.testing.assert_allclose(below.lines[0].get_ydata(), found.table()["loss"])
+    np.testing.assert_allclose(np.asarray(below.lines[0].get_ydata()), found.table()["loss"])
     for line, name in zip(above.lines, found.names, strict=True):
-        np.testing.assert_allclose(line.get_ydata(), found.table()[f"β[{name}]"])
+        np.testing.assert_allclose(np.asarray(line.get_ydata()), found.table()[f"β[{name}]"])

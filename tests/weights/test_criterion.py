@@ -288,6 +288,6 @@ def test_where_scores_of_one_sample_cancel_the_search_ends_before_it_follows_the
     K[:, :, :parameters] = single[:, None] * single
     moments = MixtureMoments(("a", "b"), J, K, np.zeros((2, size)), np.zeros((2, size)))
     counted = Counted(Criterion.log_diagonal(moments).over_weights())
-    beta = best_beta(counted, WeightsRidge(0.0, np.full(2, 0.5), np.ones(2)))
+    beta = best_beta(counted, WeightsRidge(0.0, np.full(2, 0.5), np.ones(2)))  # type: ignore[arg-type]
     np.testing.assert_allclose(beta, np.array([1.0, 0.85]) / 1.85, atol=1e-8)
     assert counted.evaluations < 1_000

@@ -21,6 +21,7 @@ from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
+from fieldfit.types import FloatArray
 from fieldfit.weights import AutoWeights
 
 
@@ -32,7 +33,7 @@ def fit(
     sigma2: ByParameter = None,
     l1: ByParameter = None,
     group_l1: float | None = None,
-    weights: Sequence[float] | Literal["auto"] | AutoWeights | None = None,
+    weights: Sequence[float] | FloatArray | Literal["auto"] | AutoWeights | None = None,
     random_state: int = 0,
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",

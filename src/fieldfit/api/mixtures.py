@@ -89,7 +89,7 @@ class FamilyMixtures:
         relative = trace / np.trace(self.mle_covariance)
         return {"trace": relative, "det": np.exp(log_ratio), "root": np.exp(log_ratio / len(self.mle_covariance))}
 
-    def cost(self, lam: FloatArray) -> FloatArray:
+    def cost(self, lam: ArrayLike) -> FloatArray:
         """Compute the paper's FLOPs for one sample, averaged over Z.
 
         Parameters

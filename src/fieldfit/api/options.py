@@ -17,7 +17,7 @@ from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
-from fieldfit.types import FieldfitError
+from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.weights import AutoWeights, as_options
 
 #: More iterations than any fit makes.
@@ -31,7 +31,7 @@ class EstimationOptions:
     sigma2: ByParameter
     l1: ByParameter
     group_l1: float | None
-    weights: Sequence[float] | Literal["auto"] | AutoWeights | None
+    weights: Sequence[float] | FloatArray | Literal["auto"] | AutoWeights | None
     random_state: int
     sample_weight: ArrayLike | str | None
     weight_kind: str

@@ -22,7 +22,7 @@ from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
-from fieldfit.types import Array, DataError, FloatArray, Int32Array, ModelError, WidthError
+from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
 
 if TYPE_CHECKING:
     pass
@@ -230,8 +230,8 @@ class FieldInference(Model):
         self,
         theta: ArrayLike,
         x: object,
-        target: Sequence[int | str] | str,
-        given: Sequence[int | str] | str = (),
+        target: Sequence[int | str] | IntArray | str,
+        given: Sequence[int | str] | IntArray | str = (),
     ) -> FloatArray:
         """Compute the log-likelihood component S_θ(A, B) = log p_θ(x_A | x_B) of each sample.
 
