@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,9 +22,6 @@ from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
-
-if TYPE_CHECKING:
-    pass
 
 
 class FieldInference(Model):
