@@ -45,6 +45,14 @@ def test_files(run, family, tmp_path):
     assert (out / "contacts.csv").read_text().startswith("i,j,column_i,column_j,norm,score,distance\n")
 
 
+def test_few_sequences_get_a_caution(run, family, tmp_path):
+    few = tmp_path / "few.fasta"
+    few.write_text("".join(family[0].read_text().splitlines(keepends=True)[:16]))
+    found = run("contacts", few, "--alphabet", "rna", "--threads", 1)
+    assert "Caution: the effective number is below the number of columns" in " ".join(found.out.split())
+    assert "Caution" not in run("contacts", family[0], "--alphabet", "rna", "--threads", 1).out
+
+
 def test_a_file_that_is_no_alignment(run, family):
     found = run("contacts", family[1])
     assert found.code == 2

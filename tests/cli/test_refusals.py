@@ -36,9 +36,36 @@ def test_a_column_of_counts_is_recognised(refused, run, tmp_path):
     told = refused("fit", "boltzmann", path)
     assert "use --sample-weight cases and --weight-kind counts" in told
     assert run("fit", "boltzmann", path, "--sample-weight", "cases", "--weight-kind", "counts").code == 0
+    importance = run("fit", "boltzmann", path, "--sample-weight", "cases")
+    assert "used as importance weights" in importance.err
+    assert "use --weight-kind counts" in importance.err
     path.write_text("judge,jury\n0,0\n0,1\n1,2\n1,1\n")
-    assert "Correct it" in refused("fit", "boltzmann", path)  # a mistake, not counts
+    assert (
+        "Correct it, leave it empty where the value is missing, or leave the column out with --leave-out."
+        in refused("fit", "boltzmann", path)
+    )  # a mistake, not counts
     assert in_options("Use header=True or header=False.") == "Use --header or --no-header."
+
+
+def test_columns_with_values_of_their_own(refused, run, tmp_path):
+    path = tmp_path / "answers.csv"
+    path.write_text("a,b\n" + "yes,no\nno,yes\nyes,yes\nno,no\n" * 5)
+    told = refused("fit", "boltzmann", path)
+    assert "values of the column are right (no, yes), recode them as states, or give them to a Potts model" in told
+    assert "leave it out with --leave-out" in told
+    assert run("fit", "potts", path, "--states", "no,yes", "--sigma2", "1").code == 0
+
+
+def test_columns_of_a_potts_model_share_their_states(refused, run, tmp_path):
+    path = tmp_path / "cells.csv"
+    path.write_text("smoker,dose\n" + "yes,low\nno,mid\nyes,high\nno,low\n" * 5)
+    told = refused("fit", "potts", path)
+    assert "'smoker' (no, yes) and 'dose' (high, low, mid) have no value in common" in told
+    assert "ff.MarkovRandomField in Python" in told
+    assert run("fit", "potts", path, "--states", "no,yes,low,mid,high", "--sigma2", 1).code == 0
+    path.write_text("who,a,b\n" + "".join(f"{k},{k % 3},{k * k % 3}\n" for k in range(30)))
+    assert "'who' has 30 different values in 30 rows, like an identifier" in refused("fit", "potts", path)
+    assert run("fit", "potts", path, "--leave-out", "who", "--sigma2", 1).code == 0
 
 
 def test_the_nearest_name_is_suggested(refused, tmp_path):

@@ -21,9 +21,16 @@ def test_names(shuffled, name):
     assert _found(shuffled.T, ["a", name, "b"]) == {name: "by its name"}
 
 
-@pytest.mark.parametrize("name", ["alarm", "sexy", "grouping", "x1", "armour"])
+@pytest.mark.parametrize("name", ["alarm", "sexy", "grouping", "x1", "armour", "loss of control", "poor condition"])
 def test_names_that_only_contain_such_a_word(shuffled, name):
     assert _found(shuffled.T, ["a", name, "b"]) == {}
+
+
+def test_the_only_column_with_words(shuffled):
+    words = np.where(shuffled[:, 0], "ja", "nein")
+    table = read_table([[*row, word] for row, word in zip(shuffled.tolist(), words, strict=True)], names=list("abcd"))
+    assert group_like(table) == {"d": "its values are words, those of the other columns numbers"}
+    assert _found([words, np.roll(words, 1), np.roll(words, 2)], list("abc")) == {}
 
 
 def test_a_numbered_family_is_not_a_group(shuffled):

@@ -33,3 +33,21 @@ def test_a_small_file_that_would_fill_the_memory_is_refused_early(tmp_path, monk
     # The same size is fine where the file itself is not small.
     path.write_bytes(gzip.compress(b"0" * 2**23, 0))
     assert len(read_text(path)) == 2**23
+
+
+@pytest.mark.parametrize(
+    ("data", "remedy"),
+    [
+        ("käse,brot\n1,0\n".encode("cp1252"), "CSV UTF-8.*iconv -f WINDOWS-1252"),
+        (b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'}", "numpy.load"),
+        (b"PK\x03\x04\x14\x00\x00\x00", "Excel workbook"),
+        (b"PAR1\x15\x04\xff", "pandas.read_parquet"),
+        (b"\x89HDF\r\n\x1a\n", "HDF5"),
+        (b"MATLAB 5.0 MAT-file\0\0", "scipy.io.loadmat"),
+        (b"a,b\n1,\0\n", "CSV UTF-8"),
+    ],
+)
+def test_what_is_not_text_is_named_with_what_to_do(tmp_path, data, remedy):
+    (tmp_path / "given").write_bytes(data)
+    with pytest.raises(FileFormatError, match=remedy):
+        read_text(tmp_path / "given")

@@ -90,7 +90,13 @@ def test_what_a_network_cannot_use_is_refused(frame):
     with pytest.raises(DataError, match="'f' has the value 0 in 799 of 800 rows"):
         networks.nodewise_network(rare)
     with pytest.warns(FieldfitWarning, match=r"fewer than 8 times \('f'\)"):
-        networks.nodewise_network(frame.assign(f=(np.arange(800) < 5).astype(int)))
+        networks.nodewise_network(frame.assign(f=(np.arange(800) % 160 == 0).astype(int)))
+    with pytest.raises(DataError, match=r"'f' looks like the group .*\(the rows are sorted by it\)"):
+        networks.read_responses(frame.assign(f=(np.arange(800) < 300).astype(int)))
+    words = frame.assign(f=np.where(frame["a"] + frame["b"] == 1, "male", "female"))
+    with pytest.raises(DataError, match=r"'f' looks like the group .*its values are words.*--by f"):
+        networks.read_responses(words)
+    assert networks.read_responses(words, by="f").names == ("a", "b", "c", "d", "e")
 
 
 def test_the_package_is_an_attribute_of_fieldfit():

@@ -215,11 +215,36 @@ def test_distances_and_precision(tmp_path: Path) -> None:
     assert found == {0.12: 1.0, 0.25: 0.5, 1.0: pytest.approx(2 / 3)}
     with pytest.raises(DataError, match="No pair is at least 20"):
         proteins.contact_precision(scores, edges, distances, separation=20)
-    path.write_text("0,7,5.0\n0,eight,2\n")
-    with pytest.raises(FieldfitError, match="Line 2 of"):
-        proteins.read_distances(path, 9)
-    path.write_text("0,17,5.0\n")
-    with pytest.raises(DataError, match="columns 0 to 8"):
+
+
+def test_distances_in_other_forms(tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    path.write_bytes(b"\xef\xbb\xbfi;j;distance\r\n0;2;5.5\r\n\r\n1;2;\r\n2;2;0\r\n2;0;5.5\r\n")
+    distances = proteins.read_distances(path, 3)
+    assert distances[2, 0] == 5.5
+    assert np.isnan(distances[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0,7,5.0\n0,eight,2\n", "Line 2 of .* three cells"),
+        ("sad,tired,calm,joy\n0,1,1,0\n", "Line 1 of .* is 'sad,tired,calm,joy'; a line has three cells"),
+        ("i,j,d,chain\n0,7,5.0,A\n", "Line 1 of .* three cells"),
+        ("0,17,5.0\n", "names the columns 0 and 17; the alignment has the columns 0 to 8"),
+        ("a,b,c\n0,1,5\n1,0,6\n", "distance 6 for the columns 1 and 0, and an earlier line has 5"),
+        ("0,1,-3\n", "the distance -3; distances are positive"),
+        ("0,1,inf\n", "the distance inf"),
+        ("0,1,0\n", "the distance 0"),
+        ("0,1,0.38\n0,2,0.55\n", r"largest distance .* 0.55.*1 nm is 10 Å"),
+        ("a,b,c\n", "no distance"),
+        ("a,b,c\n1,1,0\n", "no distance"),
+    ],
+)
+def test_tables_that_are_not_distances_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "d.csv"
+    path.write_text(text)
+    with pytest.raises(FieldfitError, match=message):
         proteins.read_distances(path, 9)
 
 

@@ -62,7 +62,7 @@ _RULES = (
     (re.compile(r"leave_out=\[\S+\], or (--leave-out .+?) on the command line"), lambda match: match[1]),
     (re.compile(r"by=\S+ \((--by .+?)\)"), lambda match: match[1]),
     (re.compile(r"in columns \(--columns\)"), lambda match: "in --columns"),
-    (re.compile(r"(eave (?:it|such columns) out) of the data"),
+    (re.compile(r"(eave (?:it|the column|such columns) out) of the data"),
      lambda match: f"{match[1]} with --leave-out" if _has("--leave-out") else match[0]),
     (re.compile(r"with columns=\[…\]"), lambda match: "with --columns"),
     (re.compile(r"\bunseen_transitions='zero'"), lambda match: "no --forbid-unseen"),

@@ -7,6 +7,7 @@ states are inferred; the result is a `Table` of codes. See docs/data.md for what
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
@@ -29,7 +30,7 @@ from fieldfit.data.labels import (
 from fieldfit.data.rawtable import ADVICE, RawTable, default_names, raw_array, raw_frame, raw_rows
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.named import closest_names
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+from fieldfit.types import DataError, FieldfitWarning, FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +82,8 @@ def read_table(
     if names is not None and columns is None and not rename:
         _refuse_foreign_names(raw, names)
     raw, weight, group = _choose_columns(raw, names, columns, leave_out, sample_weight, groups)
+    if isinstance(sample_weight, str) and weight_kind == "importance":
+        _tell_counts(sample_weight, np.asarray(weight, dtype=float))
     if raw.n == 0:
         raise DataError(f"No rows: {raw.source} has no samples. Give at least one row.")
     if raw.m == 0:
@@ -366,6 +369,21 @@ def _may_be_counts(raw: RawTable, j: int) -> bool:
     return raw.names[j].lower() in _COUNT_NAMES or len(numbers) > _FEW_VALUES
 
 
+def _tell_counts(name: str, weight: FloatArray) -> None:
+    """Warn if a column that is called a number of samples is used as importance weights."""
+    if (
+        name.lower() in _COUNT_NAMES - {"weight", "weights"}
+        and (weight > 1).any()
+        and (weight == np.floor(weight)).all()
+    ):
+        warnings.warn(
+            f"The weights in the column {name!r} are integers and are used as importance weights. If each is the number of "
+            "samples of its row, use weight_kind='counts': standard errors then count every sample.",
+            FieldfitWarning,
+            stacklevel=3,
+        )
+
+
 def _refuse(raw: RawTable, row: int, j: int, value: object, reason: str, states: States | None) -> NoReturn:
     if isinstance(value, str | int | float) and reason == "not one of its states" and _may_be_counts(raw, j):
         raise DataError(
@@ -377,8 +395,19 @@ def _refuse(raw: RawTable, row: int, j: int, value: object, reason: str, states:
     header = " If that line has the names of the columns, use header=True." if first else ""
     raise DataError(
         f"The value {value!r:.80} in {raw.place(row)}, column {raw.names[j]!r}, is {reason}{_allowed(states)}. "
-        f"Correct it, or leave it empty where the value is missing.{header}"
+        f"{_remedy(raw, j, states)}{header}"
     )
+
+
+def _remedy(raw: RawTable, j: int, states: States | None) -> str:
+    """What to do about a value that is not a state. A column with few enough values may be coded in its own way."""
+    if states is not None and len(values := raw.column(j).values) <= len(states):
+        shown = ", ".join(sorted(str(value) for value in values[:6])) + (", …" if len(values) > 6 else "")
+        return (
+            f"If the values of the column are right ({shown:.80}), recode them as states, or give them to a Potts model "
+            "or a MarkovRandomField with states=…; if the column is not a variable, leave it out of the data."
+        )
+    return "Correct it, leave it empty where the value is missing, or leave the column out of the data."
 
 
 def _allowed(states: States | None) -> str:

@@ -19,6 +19,14 @@ from fieldfit.types import DataError, FileAccessError, FileFormatError
 MAX_UNPACKED_BYTES = 256 * 2**20
 MAX_RATIO = 200
 _CHUNK = 2**20
+#: Files that are often given in place of text: how they begin, what they are and what to do.
+_FORMATS = {
+    b"\x93NUMPY": "an array of NumPy: load it with numpy.load in Python, or save it with numpy.savetxt",
+    b"PK\x03\x04": "an archive, such as an Excel workbook, an .npz file of NumPy or a saved fit: save a table as CSV",
+    b"PAR1": "a Parquet file: load it with pandas.read_parquet in Python, or save it as CSV",
+    b"\x89HDF": "an HDF5 file (also MATLAB's): save the table as CSV",
+    b"MATLAB": "a MATLAB file: load it with scipy.io.loadmat in Python, or save the table as CSV",
+}
 #: Bytes of the longest line of a file that is read line by line.
 MAX_LINE_BYTES = 64 * 2**20
 
@@ -48,13 +56,20 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         line = data.count(b"\n", 0, error.start) + 1
         name = {"utf-8": "UTF-8"}.get(encoding, encoding)
         raise FileFormatError(
-            f"{shown} is not {name} text: line {line} has the byte 0x{data[error.start]:02x}. Save it as UTF-8, "
-            "or name its encoding where the reader takes one."
+            f"{shown} is not {name} text: line {line} has the byte 0x{data[error.start]:02x}. {_how_to_convert(data)}"
         ) from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise FileFormatError(f"{shown} is not a text file: line {line} has a zero byte. Save it as UTF-8 text.")
+        raise FileFormatError(f"{shown} is not a text file: line {line} has a zero byte. {_how_to_convert(data)}")
     return text
+
+
+def _how_to_convert(data: bytes) -> str:
+    """What to do with a file that is not text in UTF-8, by its first bytes."""
+    for start, contents in _FORMATS.items():
+        if data.startswith(start):
+            return f"It is {contents}."
+    return "Save it as UTF-8 (in Excel: CSV UTF-8), or convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
 
 
 def _unpacked(data: bytes, shown: str) -> bytes:

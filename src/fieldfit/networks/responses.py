@@ -10,16 +10,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.group_labels import group_like
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
 from fieldfit.types import BoolArray, DataError, FieldfitWarning, IntArray
 from fieldfit.words import counted
 
-#: Names of columns that probably contain groups, not variables.
-GROUP_NAMES = frozenset(
-    ["group", "groups", "grp", "condition", "cohort", "arm", "treatment", "sex", "gender", "diagnosis", "class", "label",
-     "site", "country", "wave", "sample", "id", "subject", "participant", "person"]
-)  # fmt: skip
 #: Fewest rows of a network. A value that occurs less often than `_RARE` times gets a warning.
 LEAST_ROWS, _RARE = 10, 8
 
@@ -177,7 +173,7 @@ def read_responses(
     Raises
     ------
     DataError
-        If a column does not have two values, if its name suggests a group, such as "group" or "sex" (unless
+        If a column does not have two values, if it looks like a group label, such as "group" or "sex" (unless
         ``columns`` names it), or if there are fewer than 10 rows.
 
     Examples
@@ -203,8 +199,10 @@ def read_responses(
     if table.n < LEAST_ROWS:
         raise DataError(f"The table has {table.n} rows; a network needs at least {LEAST_ROWS}.")
     for name in used:
-        _check_column(name, table.states[places[name]], by, explicit=columns is not None)
+        _check_column(name, table.states[places[name]], by)
     kept = [places[name] for name in used]
+    if columns is None:
+        _refuse_groups(read_table(table, columns=used))
     groups = None
     if by is not None:
         groups = _labels(table, places[by], by)
@@ -261,7 +259,7 @@ def _leave_out(name: str) -> str:
     return f"leave_out=[{name!r}], or --leave-out {name} on the command line"
 
 
-def _check_column(name: str, states: tuple[object, ...], by: str | None, explicit: bool) -> None:
+def _check_column(name: str, states: tuple[object, ...], by: str | None) -> None:
     if len(states) == 1:
         raise DataError(
             f"The column {name!r} has the value {states[0]!r} in every row, so it can have no edges. Leave it out "
@@ -274,11 +272,15 @@ def _check_column(name: str, states: tuple[object, ...], by: str | None, explici
             f"The column {name!r} has {len(states)} different values ({shown}, …); a network needs columns with two. "
             f"Recode it, or leave it out ({_leave_out(name)}){hint}."
         )
-    if name.strip().lower() in GROUP_NAMES and not explicit:
+
+
+def _refuse_groups(table: Table) -> None:
+    """Raise an error for a column that looks like the group of each row."""
+    for name, reason in group_like(table).items():
         raise DataError(
-            f"The column {name!r} looks like the group of each row, not like a variable. Compare the groups with "
-            f"by={name!r} (--by {name}), or leave it out ({_leave_out(name)}). If it is a variable, name all variables in "
-            "columns (--columns)."
+            f"The column {name!r} looks like the group of each row, not like a variable ({reason}). Compare the groups "
+            f"with by={name!r} (--by {name}), or leave it out ({_leave_out(name)}). If it is a variable, name all "
+            "variables in columns (--columns)."
         )
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 
 import numpy as np
 
 from fieldfit.arguments import file_path
 from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
+
+#: No two residues of a protein are closer than this, in Å.
+_NEAREST = 2.0
 
 
 def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
@@ -16,7 +20,7 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
     Parameters
     ----------
     path : str or path
-        The file. Columns count from 0. The first line may have names.
+        The file, with distances in Å, empty if unknown. Columns count from 0. The first line may have names.
     length : int
         Number of columns of the alignment.
 
@@ -24,6 +28,14 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
     -------
     ndarray of shape (length, length)
         Symmetric, NaN where unknown.
+
+    Raises
+    ------
+    DataError
+        If a line names a column that the alignment does not have, if a distance is not positive, if a pair has two
+        distances, or if all distances are below 2 Å.
+    FileFormatError
+        If a line does not have two integers and a number.
 
     Examples
     --------
@@ -39,27 +51,48 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
 
     shown = file_path(path)
     matrix = np.full((length, length), np.nan)
-    lines = read_text(path).splitlines()
-    for number, line in enumerate(lines, start=1):
-        cells = line.replace("\t", ",").split(",")
-        if not line.strip():
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        cells = [cell.strip() for cell in re.split("[,;\t]", line)]
+        if not line.strip() or (number == 1 and _are_names(cells)):
             continue
         try:
-            j, k, distance = int(cells[0]), int(cells[1]), float(cells[2])
-        except (ValueError, IndexError):
-            if number == 1:
-                continue
+            first, second, last = cells
+            j, k, distance = int(first), int(second), float(last or "nan")
+        except ValueError:
             raise FileFormatError(
-                f"Line {number} of {shown} is {line[:60]!r}; a line has two columns of the alignment and a distance."
+                f"Line {number} of {shown} is {line[:60]!r}; a line has three cells: two columns of the alignment, counted "
+                "from 0, and their distance in Å."
             ) from None
-        if not (0 <= j < length and 0 <= k < length):
-            raise DataError(
-                f"Line {number} of {shown} names the columns {j} and {k}; the alignment has the columns 0 to {length - 1}."
-            )
+        if problem := _problem(j, k, distance, matrix):
+            raise DataError(f"Line {number} of {shown} {problem}.")
         matrix[j, k] = matrix[k, j] = distance
-    if np.isnan(matrix).all():
-        raise FileFormatError(f"{shown} has no distance.")
+    known = matrix[np.triu_indices(length, 1)]
+    if np.isnan(known).all():
+        raise FileFormatError(f"{shown} has no distance of two columns.")
+    if np.nanmax(known) < _NEAREST:
+        raise DataError(
+            f"The largest distance in {shown} is {np.nanmax(known):g}. Residues are at least {_NEAREST:g} Å apart: give "
+            "distances in Å (1 nm is 10 Å)."
+        )
     return matrix
+
+
+def _are_names(cells: list[str]) -> bool:
+    """Whether a line has the names of the three columns: no cell is a number."""
+    return len(cells) == 3 and not any(re.fullmatch(r"[-+.\d].*", cell) for cell in cells)
+
+
+def _problem(j: int, k: int, distance: float, matrix: FloatArray) -> str:
+    """What is wrong with a distance, given those of the lines before; "" if nothing is."""
+    length = len(matrix)
+    if not (0 <= j < length and 0 <= k < length):
+        return f"names the columns {j} and {k}; the alignment has the columns 0 to {length - 1}"
+    if np.isinf(distance) or distance < 0 or (distance == 0 and j != k):
+        return f"has the distance {distance:g}; distances are positive, and empty if unknown"
+    earlier = matrix[j, k]
+    if np.isfinite(earlier) and np.isfinite(distance) and earlier != distance:
+        return f"has the distance {distance:g} for the columns {j} and {k}, and an earlier line has {earlier:g}"
+    return ""
 
 
 def contact_precision(

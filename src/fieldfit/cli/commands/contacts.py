@@ -109,6 +109,8 @@ def contacts(
     if family.dropped:
         were = "was" if len(family.dropped) == 1 else "were"
         told += f" {counted(len(family.dropped), 'sequences')} with letters outside the alphabet {were} left out."
+    if fitted.effective < family.length:
+        told += " Caution: the effective number is below the number of columns, so that most scores are noise."
     if precision:
         told += " Share of contacts among the top " + ", ".join(f"{name}: {p:.2f}" for name, p in shown.items()) + "."
     lines = tuple(tuple(line) for line in table.head(rows).itertuples(index=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,9 +16,14 @@ from fieldfit.cli.planning import PlanOptions, run_plan
 from fieldfit.cli.tables import DataFile, EdgesOption, TableOptions, TiedOption
 
 if TYPE_CHECKING:
+    from fieldfit.data.labels import States
     from fieldfit.data.samples import Table
     from fieldfit.models.potts import Potts
     from fieldfit.shards.folder import ShardFolder
+
+
+#: A column with more states than this, and than half of the rows, is not a variable of a Potts model.
+_MANY_STATES = 20
 
 
 class CouplingForm(StrEnum):
@@ -50,7 +56,7 @@ class PottsOptions:
 
         given = None if self.states is None else as_states(self.states)
         samples = table.read(data, given)
-        values = samples.common_states if given is None else given
+        values = _shared_states(samples) if given is None else given
         pairs, directions = as_edges(self.edges, samples.names)
         model = Potts(
             samples.m,
@@ -62,6 +68,30 @@ class PottsOptions:
             states=values,
         )
         return model, samples
+
+
+def _shared_states(samples: Table | ShardFolder) -> States:
+    """The states that all columns share; identifiers and columns without a state in common are no Potts model."""
+    from fieldfit.types import DataError
+
+    first = samples.states[0]
+    for name, states in zip(samples.names, samples.states, strict=True):
+        if len(states) > max(_MANY_STATES, samples.n // 2):
+            raise DataError(
+                f"Column {name!r} has {len(states)} different values in {samples.n} rows, like an identifier or a "
+                f"measurement. Leave it out (--leave-out {shlex.quote(name)}), or put its values into bins."
+            )
+        if not set(states) & set(first):
+            raise DataError(
+                f"Columns {samples.names[0]!r} ({_few(first)}) and {name!r} ({_few(states)}) have no value in common, and "
+                "every column of a Potts model has the same states. Leave columns out (--leave-out), or list the states "
+                "(--states). If the columns have states of their own, use ff.MarkovRandomField in Python."
+            )
+    return samples.common_states
+
+
+def _few(states: States) -> str:
+    return ", ".join(map(str, states[:3])) + (", …" if len(states) > 3 else "")
 
 
 @with_options
