@@ -107,9 +107,14 @@ def test_a_cache_that_cannot_be_written_is_no_error(measured, tmp_path, monkeypa
     assert blocked.read_text() == "not a folder"
 
 
-@pytest.mark.parametrize(("error", "waited", "kept"), [(0.05, 0.1, True), (0.6, 0.1, False), (0.05, 2.0, False)])
-def test_rates_from_a_busy_machine_are_not_kept(measured, tmp_path, monkeypatch, error, waited, kept):
-    found = calibrating.Calibration({"call": 1e-5}, error, "measured now", waited=waited)
+@pytest.mark.parametrize(
+    ("error", "waited", "threads", "kept"),
+    [(0.05, 0.1, 2, True), (0.6, 0.1, 1, False), (0.05, 2.0, 2, False), (0.05, 2.0, 1, True)],
+)
+def test_what_threads_bring_on_a_busy_machine_is_not_kept(
+    measured, tmp_path, monkeypatch, error, waited, threads, kept
+):
+    found = calibrating.Calibration({"call": 1e-5}, error, "measured now", threads=threads, waited=waited)
     monkeypatch.setattr(calibrating, "measure", lambda: found)
     assert calibrating.calibration() is found
     assert calibrating.calibration() is found  # known to the process

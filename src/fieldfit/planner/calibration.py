@@ -8,8 +8,8 @@ bring is measured on its own:
     seconds = Σ serial + Σ parallel / s(tasks) + fork,     s(t) = 1 + (t/⌈t/threads⌉ − 1) × gain
 
 The file lies in the user's cache folder, or in FIELDFIT_CACHE, and is keyed by machine, version and number of threads.
-Rates that do not explain their own runs, or were measured while other programs kept the processors busy, are used by the
-process that measured them, and not kept.
+Rates that do not explain their own runs are used by the process that measured them, and not kept; nor is the gain of
+threads that was measured while other programs kept the processors busy.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ _WORTH_KEEPING = 0.25
 #: Share of waiting for other programs above which it is not kept: the gain of threads cannot be measured then.
 _BUSY = 0.3
 #: Passes over all runs; most evaluations of a run in a pass, and seconds after which there are no more.
-_PASSES, _REPEATS, _SECONDS = 3, 5, 0.003
+_PASSES, _REPEATS, _SECONDS = 2, 5, 0.0015
+#: Seconds of all set-ups of a run after which there are no more: the least of two is enough for long ones.
+_SETUP_SECONDS = 0.003
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def calibration(*, fresh: bool = False) -> Calibration:
     rates = None if fresh else _read(path)
     if rates is None:
         rates = measure()
-        if rates.error <= _WORTH_KEEPING and rates.waited <= _BUSY:
+        if rates.error <= _WORTH_KEEPING and (rates.threads == 1 or rates.waited <= _BUSY):
             _write(path, rates)
     _KNOWN[key] = rates
     return rates
@@ -210,7 +212,9 @@ class CalibrationRun:
         return cls(work, model, table, bound, theta, problem, [first])
 
     def compile_again(self) -> None:
-        """Draw and compile once more, timed."""
+        """Draw and compile once more, timed; not where the set-ups before have taken long enough."""
+        if len(self.setups) > 1 and sum(self.setups) > _SETUP_SECONDS:
+            return
         began = clock()
         self.problem = self.model.compile(self.table, self.bound.draw(0, 0, self.table.n))
         self.setups.append(clock() - began)

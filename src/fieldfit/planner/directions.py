@@ -22,7 +22,7 @@ from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
 from fieldfit.variance.criterion import Criterion, LogTrace
-from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.mixture_moments import MixtureMoments, whitening
 from fieldfit.variance.moments import expected_problem
 
 #: Relative residual of a solve, and its fewest steps, also after its deadline: a few more hardly change a ratio of
@@ -175,6 +175,6 @@ def determined(moments: MixtureMoments, reference: int) -> FloatArray:
 
     They are whitened: there the sum of all J_f/tr J_f is the identity.
     """
-    whitened, _ = moments.whitening()
+    whitened, _ = whitening(moments.J)
     shares, turned = np.linalg.eigh(whitened.T @ moments.J[reference] @ whitened)
     return np.asarray(whitened @ turned[:, shares > _DETERMINED * max(float(shares[-1]), 0.0)])

@@ -40,6 +40,9 @@ _FEWEST_TRIAL_STEPS, _USUAL_TRIAL_STEPS = 6, 40
 _TIMING_SHARE, _FIT_SHARE = 0.2, 0.07
 #: Evaluations that take as long as the noise of a law whose mean over Z is known: draws, compiled, and their scores.
 _NOISE_PASSES = 8.0
+#: Multiply–adds for each ingredient in units of r³, for products of dense moments and for inverses in the search; and
+#: multiply–adds per second.
+_ALGEBRA, _MULTIPLIED = 33.0, 5e9
 #: Seconds that compiling one sum over all states of a complete graph takes, for each state: about a second for 2^19.
 _COMPILING = 2e-6
 
@@ -221,6 +224,8 @@ class Builder:
         else:
             problem, evaluation, steps = known
             moments = _NOISE_PASSES * evaluation
+        if pilot.effort.dense:
+            moments += _ALGEBRA * model.n_parameters**3 / _MULTIPLIED
         needed, left = clock() - began + moments, self._left()
         if optional and needed > left:
             return self._too_long(f"{front} estimating its variance", needed, left)

@@ -33,7 +33,7 @@ from fieldfit.policies.laws.base import Noise
 from fieldfit.refinement.planned import LimitMoments
 from fieldfit.types import FloatArray
 from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
-from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.mixture_moments import MixtureMoments, whitening
 from fieldfit.variance.sampled_moments import Control, MomentPart, SampledMoments, sampled_moments
 
 #: Joint states up to which expectations are sums over all of them.
@@ -43,7 +43,7 @@ _DISAGREE_ERRORS, _DISAGREE = 5.0, 0.05
 #: Fewest samples for that comparison.
 _FEWEST_COMPARED = 300
 #: Directions from which on errors come from a part of the samples, and about how many.
-_MANY_DIRECTIONS, _ERROR_ROWS = 60, 250
+_MANY_DIRECTIONS, _ERROR_ROWS = 60, 125
 MISSPECIFIED = (
     "The pilot's samples do not follow the model: variances that assume it differ from those of the samples by up to "
     "{percent:.0f}%. Variances are therefore means over the samples (robust)."
@@ -76,11 +76,9 @@ class PilotMoments:
             beta = beta / max(float(beta.max()), 1e-300)
         metric, weight = criterion.size.metric, lam * beta
         bread, meat = criterion.bread_meat(lam, beta)
-        # A standard deviation is known well enough from a few hundred samples.
-        rows = len(sampled.counts)
-        some = slice(None, None, max(1, rows // _ERROR_ROWS) if len(metric) > _MANY_DIRECTIONS else 1)
-        counts = sampled.counts[some]
-        composite = sampled.scores(weight, some)
+        few = self._few
+        assert few is not None
+        counts, composite = few.counts, few.scores(weight)
         unit = np.eye(criterion.moments.count)[self.reference]
         try:
             by_direction = 0.0
@@ -98,7 +96,7 @@ class PilotMoments:
             return math.nan
         # C is a ratio of two means over the same samples. What selection adds is taken to vary as the rest does; what a
         # penalty adds does not vary.
-        base, share = self._reference_rows[some], 1.0
+        base, share = self._reference_rows, 1.0
         if criterion.prior is not None:
             prior = np.linalg.solve(bread, np.linalg.solve(bread, criterion.prior).T)
             mean = np.average(each, weights=counts)
@@ -108,13 +106,21 @@ class PilotMoments:
         return math.hypot(share * by_sample, by_direction)
 
     @cached_property
+    def _few(self) -> SampledMoments | None:
+        """The samples that errors come from: a standard deviation is known to 10% from a hundred."""
+        sampled = self.sampled
+        if sampled is None or self.criterion.rank <= _MANY_DIRECTIONS:
+            return sampled
+        return sampled.every(max(1, len(sampled.counts) // _ERROR_ROWS))
+
+    @cached_property
     def _reference_rows(self) -> FloatArray:
-        """What each sample adds to the criterion of the reference."""
-        assert self.sampled is not None
+        """What each of these samples adds to the criterion of the reference."""
+        assert self._few is not None
         assert isinstance(self.criterion.size, LogTrace)
         unit = np.eye(self.criterion.moments.count)[self.reference]
         bread = self.criterion.bread_meat(unit, unit)[0]
-        return _lengths(np.linalg.solve(bread, self.sampled.scores(unit).T).T, self.criterion.size.metric)
+        return _lengths(np.linalg.solve(bread, self._few.scores(unit).T).T, self.criterion.size.metric)
 
 
 def _along(directions: FloatArray, bread: FloatArray, meat: FloatArray) -> FloatArray:
@@ -237,7 +243,7 @@ class Gathering:
             theta,
             probability,
         )
-        basis, _ = moments.whitening()
+        basis, _ = whitening(moments.J)
         limits = [term.limit.under_model() for term in self.stage_terms]
         raw = moments.with_alone(
             [term.name for term in self.stage_terms], [J for J, _ in limits], [K for _, K in limits]
@@ -283,10 +289,10 @@ class Gathering:
         """Means over samples in all coordinates; ``inside`` assumes that the samples follow the model."""
         sampled = self._sampled(None, inside=inside)
         raw, r = sampled.moments, len(self.pilot.theta)
-        basis, _ = raw.subset(range(len(self.ingredients))).whitening()
+        basis, _ = whitening(raw.J[: len(self.ingredients)])
         sampled, lost = sampled.projected(basis), r - basis.shape[1]
         note = f"{lost} directions without information in the samples are excluded." if lost else ""
-        metric = sampled.breads[sampled.which[self.reference]]
+        metric = sampled.moments.J[self.reference]
         return self._means(sampled, basis, metric, 2.0 * r, note, raw=raw)
 
     def _directed_means(self, directions: FloatArray | None) -> PilotMoments:
@@ -337,7 +343,7 @@ class Gathering:
         if inside and basis is None and full is not None and self.rows.relative_weight is None:
             breads = sampled.breads.copy()
             for place, term in enumerate(self.stage_terms, len(self.ingredients)):
-                breads[sampled.which[place]] = term.limit.bread(breads[sampled.which[full]])
+                breads[sampled.part(place)] = term.limit.bread(breads[sampled.part(full)])
             sampled = replace(sampled, breads=breads, squared=breads)
         return sampled.controlled(full) if self.simulated and full is not None else sampled
 

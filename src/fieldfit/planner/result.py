@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fieldfit.docstrings import filled
 from fieldfit.planner.candidates import Candidate
-from fieldfit.planner.pilot import FULL, PILOT_POLICY
+from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Edge, least_at
 from fieldfit.planner.survey import Survey
@@ -267,6 +267,9 @@ class Plan:
         if math.isfinite(self.budget):
             budget = f"of the budget of {self._cost_text(self.budget)}"
             used = f"The pilot has used {self._cost_text(self.spent)} {budget}."
+            share = SURVEY * self.budget
+            if self.unit == "seconds" and self.spent > share:
+                used = f"{used[:-1]}, more than its share of {self._cost_text(share)}."
             lines.append(used if self.spent else f"The pilot's cost is already spent: all {budget} is for the fit.")
         pilot, count = f"{self.survey.pilot.rows.n:,} samples", self.best_candidate.evaluations
         account = f"setting up + the work of {count:.0f} evaluations, as much as a fit to at most {pilot} took"

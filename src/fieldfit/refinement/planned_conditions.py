@@ -223,6 +223,9 @@ def _draws(
     flops = fewest * first_flops
     if flops > setting.flops_left():
         raise SkippedError(f"{staged}: skipped, its weights alone would take about {flops:.2g} FLOPs.", for_time=True)
+    solving = 4.0 * p**2 * (p + r) / _FACTORISED
+    if solving > setting.seconds_left():  # nothing needs to be timed
+        raise _too_long(staged, solving, setting.seconds_left())
     points, drawing = _some(rows), 0.0
     if not exact:
         began = clock()
@@ -230,14 +233,19 @@ def _draws(
         drawing = clock() - began
     each = (drawing + _timed(lambda: score_moments(conditions, points, setting.theta))) / len(points.codes)
     usual = fewest if exact else 2.0 * max(FEWEST_DRAWS, DRAWS_PER_CONDITION * p)
-    solving, left = 4.0 * p**2 * (p + r) / _FACTORISED, setting.seconds_left()
+    left = setting.seconds_left()
     if usual * each + solving <= left:
         return None
     needed = fewest * each + solving
     if needed <= left:
         return FEWEST_DRAWS
+    raise _too_long(staged, needed, left)
+
+
+def _too_long(staged: Staged, needed: float, left: float) -> SkippedError:
+    """Why there is no time for the weights."""
     told = f"its weights alone would take about {needed:.2g} s, more than the {max(left, 0.0):.2g} s that the plan has left"
-    raise SkippedError(f"{staged}: skipped, {told} for second stages.", for_time=True)
+    return SkippedError(f"{staged}: skipped, {told} for second stages.", for_time=True)
 
 
 def _some(rows: Table) -> Points:

@@ -26,7 +26,7 @@ from typing import Protocol
 import numpy as np
 
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.mixture_moments import MixtureMoments, whitening
 
 #: Pivots and diagonal entries below this, relative to the largest, are 0.
 _ZERO_PIVOT = 1e-9
@@ -120,7 +120,7 @@ class Criterion:
     @classmethod
     def log_determinant(cls, moments: MixtureMoments) -> Criterion:
         """log det M − 2 log det B on the directions that some term has information on."""
-        basis, constant = moments.whitening()
+        basis, constant = whitening(moments.J)
         whitened = moments.projected(basis)
         return cls(whitened, LogDeterminant(), whitened.information, constant)
 

@@ -205,23 +205,26 @@ class MixtureMoments:
         names = tuple(self.names[place] for place in kept)
         return MixtureMoments(names, self.J[kept], self.K[np.ix_(kept, kept)], self.N[kept], self.O[kept])
 
-    def whitening(self) -> tuple[FloatArray, float]:
-        """W (r, d) with WᵀTW = 1 on its range, T a sum of the J_f of like sizes, and the log pseudo-determinant of T.
 
-        Directions that no term has information on (gauge freedom) are left out. In these coordinates sizes mean
-        something: an eigenvalue of a bread is small only where information is missing. Each parameter is first scaled
-        to unit information, so that the units of its features do not matter.
-        """
-        most = np.einsum("fdd->fd", self.J).max(axis=0, initial=0.0)
-        scale = 1.0 / np.sqrt(np.where(most > 0, most, 1.0))
-        scaled = self.J * np.multiply.outer(scale, scale)
-        sizes = np.einsum("fdd->f", scaled)
-        used = sizes > 0
-        total = np.einsum("f,fde->de", 1.0 / sizes[used], scaled[used])
-        values, vectors = np.linalg.eigh((total + total.T) / 2)
-        good = values > ZERO_EIGENVALUE * max(float(values[-1]), 0.0)
-        basis = vectors[:, good] / np.sqrt(values[good])
-        # With N an orthonormal basis of T's null space, |det [W N]|² is 1 over T's pseudo-determinant.
-        null = np.linalg.qr(scale[:, None] * vectors[:, ~good])[0] / scale[:, None]
-        determinant = np.linalg.slogdet(np.concatenate([basis, null], axis=1))[1] + np.sum(np.log(scale))
-        return scale[:, None] * basis, -2.0 * float(determinant)
+def whitening(J: FloatArray) -> tuple[FloatArray, float]:
+    """W (r, d) with WᵀTW = 1 on its range, T a sum of the J_f (terms, r, r) of like sizes, and log det⁺ T.
+
+    det⁺ is the pseudo-determinant.
+
+    Directions that no term has information on (gauge freedom) are left out. In these coordinates sizes mean
+    something: an eigenvalue of a bread is small only where information is missing. Each parameter is first scaled
+    to unit information, so that the units of its features do not matter.
+    """
+    most = np.einsum("fdd->fd", J).max(axis=0, initial=0.0)
+    scale = 1.0 / np.sqrt(np.where(most > 0, most, 1.0))
+    scaled = J * np.multiply.outer(scale, scale)
+    sizes = np.einsum("fdd->f", scaled)
+    used = sizes > 0
+    total = np.einsum("f,fde->de", 1.0 / sizes[used], scaled[used])
+    values, vectors = np.linalg.eigh((total + total.T) / 2)
+    good = values > ZERO_EIGENVALUE * max(float(values[-1]), 0.0)
+    basis = vectors[:, good] / np.sqrt(values[good])
+    # With N an orthonormal basis of T's null space, |det [W N]|² is 1 over T's pseudo-determinant.
+    null = np.linalg.qr(scale[:, None] * vectors[:, ~good])[0] / scale[:, None]
+    determinant = np.linalg.slogdet(np.concatenate([basis, null], axis=1))[1] + np.sum(np.log(scale))
+    return scale[:, None] * basis, -2.0 * float(determinant)

@@ -21,7 +21,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.laws.base import Noise
 from fieldfit.steps import stepped
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.types import FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Draws of Z from which noise is estimated; one with as many samples as this.
@@ -73,12 +73,12 @@ class SampledTerm(Protocol):
 
 @dataclass(frozen=True)
 class SampledMoments:
-    """Breads (p, d, d) of the problems behind the terms, the same with squared weights, and scores times weights (p, n, d).
+    """Breads (p, d, d) of the parts that terms are sums of, the same with squared weights, and their scores (p, n, d).
 
     ``second`` (p, p, d, d) are the means of products of these scores.
-    ``which`` (terms,) is the problem of each term, and ``drawn`` has N or O (d, d) of the terms whose noise comes from
-    draws of Z. ``full`` is the place of FL among the terms where its scores are control variates (`controlled`);
-    the scores are then what is left of them.
+    ``shares`` (terms, p) are the weights of the parts in each term, and ``drawn`` has N or O (d, d) of the terms whose
+    noise comes from draws of Z. ``full`` is the place of FL among the terms where its scores are control variates
+    (`controlled`); the scores are then what is left of them.
     ``apart`` (p, d, d) is half of the difference between the breads of two halves of the samples, of the same size as their
     error; None where it is not known. ``counts`` (n,) says how many samples each row of the scores stands for.
     """
@@ -86,10 +86,10 @@ class SampledMoments:
     names: tuple[str, ...]
     noises: tuple[Noise, ...]
     scales: tuple[float, ...]
-    which: IntArray
+    shares: FloatArray
     breads: FloatArray
     squared: FloatArray
-    problem_scores: FloatArray
+    part_scores: FloatArray
     second: FloatArray
     drawn: Mapping[int, FloatArray]
     full: int | None = None
@@ -103,7 +103,7 @@ class SampledMoments:
             self,
             breads=breads,
             squared=breads if self.squared is self.breads else basis.T @ self.squared @ basis,
-            problem_scores=self.problem_scores @ basis,
+            part_scores=self.part_scores @ basis,
             second=_congruent(self.second, basis),
             drawn={place: basis.T @ noise @ basis for place, noise in self.drawn.items()},
             apart=None if self.apart is None else basis.T @ self.apart @ basis,
@@ -117,12 +117,23 @@ class SampledMoments:
     @property
     def information(self) -> FloatArray:
         """E w² ∇S ∇Sᵀ summed over components (terms, d, d), inside the model: J where nothing is weighted."""
-        return self.squared[self.which]
+        return np.tensordot(self.shares, self.squared, 1)
 
-    def scores(self, weights: FloatArray, some: slice = slice(None)) -> FloatArray:
-        """Σ_f w_f s_f of some samples (·, d), with ``weights`` (terms,)."""
-        each = np.bincount(self.which, weights, len(self.breads))
-        return np.tensordot(each, self.problem_scores[:, some], 1)
+    def part(self, term: int) -> int:
+        """The place of the part that a term is, where it is one."""
+        return int(np.argmax(self.shares[term]))
+
+    def every(self, step: int) -> SampledMoments:
+        """The same with the scores of every ``step``-th sample."""
+        return replace(
+            self,
+            part_scores=np.ascontiguousarray(self.part_scores[:, ::step]),
+            counts=self.counts[::step],
+        )
+
+    def scores(self, weights: FloatArray) -> FloatArray:
+        """Σ_f w_f s_f of the samples (·, d), with ``weights`` (terms,)."""
+        return np.tensordot(weights @ self.shares, self.part_scores, 1)
 
     def controlled(self, full: int) -> SampledMoments:
         """With the scores s of FL, the term ``full``, as control variates, for samples drawn from the model itself.
@@ -133,7 +144,8 @@ class SampledMoments:
         An error E_p of I_p would add E_p I⁻¹ E_q; half of the difference between two halves of the samples says how much.
         """
         count, K = len(self.breads), self.second.copy()
-        place, information = self.which[full], self.information[full]
+        place = self.part(full)
+        information = self.squared[place]
         inverse = np.linalg.pinv(information, hermitian=True)
         turned = inverse @ self.squared
         with_full = K[place].copy()  # K_Fq
@@ -145,15 +157,16 @@ class SampledMoments:
                 if self.apart is not None and error is not None:
                     K[p, q] -= self.apart[p].T @ error[q]
                 K[q, p] = K[p, q].T
-        residuals = self.problem_scores - self.problem_scores[place] @ turned
-        return replace(self, second=K, problem_scores=residuals, full=full)
+        residuals = self.part_scores - self.part_scores[place] @ turned
+        return replace(self, second=K, part_scores=residuals, full=full)
 
     @cached_property
     def moments(self) -> MixtureMoments:
         """The moments of the terms."""
         # Only the symmetric part of K_fg enters a mixture.
-        K = ((self.second + self.second.transpose(0, 1, 3, 2)) / 2)[np.ix_(self.which, self.which)]
-        J = self.breads[self.which]
+        half = np.tensordot(self.shares, (self.second + self.second.transpose(0, 1, 3, 2)) / 2, 1)
+        K = np.stack([np.tensordot(self.shares, block, 1) for block in half])
+        J, information = np.tensordot(self.shares, self.breads, 1), self.information
         N, O = np.zeros_like(J), np.zeros_like(J)  # noqa: E741
         for f, noise in enumerate(self.noises):
             if f in self.drawn:
@@ -161,7 +174,7 @@ class SampledMoments:
             elif noise is Noise.TOGETHER:
                 N[f] = K[f, f]
             else:
-                N[f] = self.scales[f] * self.information[f]
+                N[f] = self.scales[f] * information[f]
         return MixtureMoments(self.names, J, K, N, O)
 
 
@@ -184,31 +197,31 @@ def sampled_moments(
     """
     problems = {id(term.problem): term.problem for term in terms}
     place = {key: k for k, key in enumerate(problems)}
-    which = np.array([place[id(term.problem)] for term in terms])
     n = terms[0].problem.n_samples
     parts, shares = _shared_parts(list(problems.values()))
+    shares = shares[[place[id(term.problem)] for term in terms]]
     apart = None
     if control is None:
-        squared = breads = _added(shares, [_bread(part, theta, basis, weight) / n for part in parts])
+        squared = breads = np.stack([_bread(part, theta, basis, weight) / n for part in parts])
         if weight is not None:
-            squared = _added(shares, [_bread(part, theta, basis, weight**2) / n for part in parts])
+            squared = np.stack([_bread(part, theta, basis, weight**2) / n for part in parts])
     else:
-        halves = _added(shares, control.breads(parts, theta, weight))
+        halves = np.stack(control.breads(parts, theta, weight))
         breads = squared = halves.mean(axis=1)
         if weight is not None:
-            halves = _added(shares, control.breads(parts, theta, weight**2))
+            halves = np.stack(control.breads(parts, theta, weight**2))
             squared = halves.mean(axis=1)
         apart = (halves[:, 0] - halves[:, 1]) / 2
     equal = None if control is None or weight is not None else control.part.equal_samples
     rows, number = (np.arange(n), np.arange(n)) if equal is None else equal
     with stepped("moments of the families", parts) as counted:
-        scores = _added(shares, [_scores(part, theta, basis, weight)[rows] for part in counted])
+        scores = np.stack([_scores(part, theta, basis, weight)[rows] for part in counted])
     drawn = {}
     for f, term in enumerate(terms):
         free = term.noise is Noise.EACH
         if term.noise is Noise.TOGETHER or (free and inside):
             continue
-        mean = scores[which[f]][number] * (0.5 if free else 1.0)
+        mean = np.tensordot(shares[f], scores, 1)[number] * (0.5 if free else 1.0)
         noise = np.zeros_like(breads[0])
         draws = 1 if n >= _MANY_SAMPLES else _NOISE_DRAWS
         for draw in range(draws):
@@ -225,7 +238,7 @@ def sampled_moments(
     scales = tuple(term.scale for term in terms)
     second = _second_moments(scores, counts)
     return SampledMoments(
-        names, noises, scales, which, breads, squared, scores, second, drawn, apart=apart, counts=counts
+        names, noises, scales, shares, breads, squared, scores, second, drawn, apart=apart, counts=counts
     )
 
 
@@ -304,14 +317,6 @@ def _shared_parts(problems: Sequence[MomentPart]) -> tuple[list[MomentPart], Flo
         for share, part in pairs:
             shares[line, place[id(part)]] += share
     return list(parts.values()), shares
-
-
-def _added(shares: FloatArray, parts: Sequence[FloatArray]) -> FloatArray:
-    """What the problems have (problems, ...), from what their parts have."""
-    stacked = np.stack(parts)
-    if np.array_equal(shares, np.eye(len(shares))):
-        return stacked
-    return np.tensordot(shares, stacked, 1)
 
 
 def _bread(problem: MomentPart, theta: FloatArray, basis: FloatArray | None, weight: FloatArray | None) -> FloatArray:
