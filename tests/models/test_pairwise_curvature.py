@@ -93,7 +93,7 @@ def test_many_edges_and_equal_samples(policy, equal):
 @pytest.mark.parametrize("equal", [False, True])
 def test_scores_of_samples_with_few_ones(policy, biases, equal, monkeypatch):
     """The sums over pairs of variables, in several parts, are the products of all scores."""
-    monkeypatch.setattr(sparse_moments, "_BUFFER", 2000)
+    monkeypatch.setattr(sparse_moments, "_WAITING_RESIDUALS", 2000)
     random = np.random.default_rng(5)
     model = ff.BoltzmannMachine(20, biases=biases)
     samples = (random.random((400, 20)) < 0.05).astype(int)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -173,10 +174,15 @@ class PairwiseProblem(Problem):
         """The samples and their weights. If everything is selected, equal samples are merged and their weights added."""
         if not self._everything_selected:
             return self._bits, weight
-        codes, inverse = distinct_rows(self._bits, _FEWER)
+        codes, inverse = self._distinct_bits
         return codes, weight if inverse is None else sums_by(
             inverse, np.ones(len(inverse)) if weight is None else weight, len(codes)
         )
+
+    @cached_property
+    def _distinct_bits(self) -> tuple[NDArray[np.uint8], IntArray | None]:
+        """The distinct samples, and the number of each sample among them if that are clearly fewer."""
+        return distinct_rows(self._bits, _FEWER)
 
     def _distinct_layout(self, weight: FloatArray | None) -> tuple[Layout, NDArray[np.uint8], FloatArray | None]:
         """The layout for sums of curvature, its samples, and the weights for it."""

@@ -196,17 +196,19 @@ class _Dense:
             return dense
         from scipy.sparse import csr_array
 
-        sample, variable = np.nonzero(codes)
-        samples = np.arange(len(codes))
         # Each 1 of a sample is paired with itself and with the later ones of the same sample.
+        sample, variable = np.nonzero(codes)
+        ends = np.cumsum(np.count_nonzero(codes, axis=1))
         entry = np.arange(len(sample))
-        following = np.searchsorted(sample, samples, side="right")[sample] - entry
+        following = ends[sample] - entry
         first = np.repeat(entry, following)
-        second = first + np.arange(len(first)) - np.repeat(np.cumsum(following) - following, following)
-        row = np.concatenate([sample[first], samples])
-        constant = np.full(len(codes), self.n_products - 1)
-        column = np.concatenate([self.place[variable[first], variable[second]], constant])
-        return csr_array((np.ones(len(row)), (row, column)), shape=(len(codes), self.n_products))
+        pointers = np.concatenate(([0], np.cumsum(following)))
+        second = first + np.arange(len(first)) - np.repeat(pointers[:-1], following)
+        # The constant comes last in each sample.
+        last = pointers[ends]
+        column = np.insert(self.place[variable[first], variable[second]], last, self.n_products - 1)
+        pointer = np.concatenate(([0], last + np.arange(1, len(codes) + 1)))
+        return csr_array((np.ones(len(column)), column, pointer), shape=(len(codes), self.n_products))
 
     def matrix(self) -> FloatArray:
         """The sums over all samples as one matrix."""

@@ -128,13 +128,15 @@ class PairwiseScores:
         # Sums over pairs of variables need no matrix of scores, and larger chunks need fewer layouts.
         rows = min(max((_MOMENT_NUMBERS if sums is None else 4 * _MOMENT_NUMBERS) // size, 64), len(samples))
         scores, product = np.empty((len(total), rows)), np.empty((edges if sums is None else 0, rows))
+        no_terms = None if pairs else np.zeros((rows, edges))  # single variables add nothing to it
         with one_blas_thread():
             for start in range(0, len(samples), rows):
                 codes = np.ascontiguousarray(samples[start : start + rows])
                 count = len(codes)
                 chosen = [of_samples(part, start, start + count) for part in used]
                 layout = lay_out(codes, chosen, betas, field.edge_numbers, dense=self._dense, merge=False)
-                residual, pair_terms = np.zeros((count, m)), np.zeros((count, edges))
+                residual = np.zeros((count, m))
+                pair_terms = np.zeros((count, edges)) if no_terms is None else no_terms[:count]
                 layout.kernel.scores(*kernel_field, residual=residual, pair_terms=pair_terms, n_threads=get_threads())
                 if sums is not None:
                     sums.add(codes, residual if root is None else residual * root[start : start + count, None])

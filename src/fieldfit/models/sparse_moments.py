@@ -17,9 +17,7 @@ from fieldfit.types import FloatArray, Int32Array
 #: Cost of a multiplication in many small products, relative to a large product.
 _SLOWER = 6.0
 #: Number of residuals that are collected before they are summed.
-_BUFFER = 1 << 21
-#: Rows of the result that are computed at a time.
-_ROWS = 64
+_WAITING_RESIDUALS = 1 << 21
 
 
 def is_sparse(codes: NDArray[np.uint8], n_edges: int) -> bool:
@@ -48,20 +46,21 @@ class PairSums:
     def add(self, codes: NDArray[np.uint8], residual: FloatArray) -> None:
         """Add samples: codes and residuals (n, m), the residuals times the root of the weight."""
         self._waiting.append((codes, residual))
-        if sum(part.size for part, _ in self._waiting) >= _BUFFER:
+        if sum(part.size for part, _ in self._waiting) >= _WAITING_RESIDUALS:
             self._flush()
 
     def _flush(self) -> None:
         codes, residual = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
         self._waiting = []
-        m = codes.shape[1]
+        by_variable = np.ascontiguousarray(codes.T).view(np.bool_)
+        m = len(by_variable)
         with one_blas_thread():
             self._sums[-1, :m, :m] += residual.T @ residual
             for b in range(m):
-                chosen = np.flatnonzero(codes[:, b])
+                chosen = np.flatnonzero(by_variable[b])
                 active = residual[chosen]
                 # The samples in which d is 1 too, for each d ≥ b in turn.
-                variable, sample = np.nonzero(np.ascontiguousarray(codes[chosen, b:].T).view(np.bool_))
+                variable, sample = np.nonzero(by_variable[b:].take(chosen, axis=1))
                 bounds = np.searchsorted(variable, np.arange(m - b + 1)).tolist()
                 for d in range(b, m):
                     part = active if d == b else active.take(sample[bounds[d - b] : bounds[d - b + 1]], axis=0)
@@ -74,14 +73,14 @@ class PairSums:
         m = len(self._place) - 1
         a = np.concatenate([edges[:, 0], np.arange(m)])
         b = np.concatenate([edges[:, 1], np.full(m, m)])
+        forth, back = a * (m + 1) + b, b * (m + 1) + a
         result = np.empty((len(a), len(a)))
-        for start in range(0, len(a), _ROWS):
-            p, q = a[start : start + _ROWS, None], b[start : start + _ROWS, None]
-            u, v = a[start:], b[start:]
-            block = self._sums[self._place[q, v], p, u]
-            block += self._sums[self._place[q, u], p, v]
-            block += self._sums[self._place[p, v], q, u]
-            block += self._sums[self._place[p, u], q, v]
-            result[start : start + _ROWS, start:] = block
-            result[start:, start : start + _ROWS] = block.T
+        for p in np.unique(a).tolist():
+            rows = np.flatnonzero(a == p)
+            q = b[rows]
+            # The terms of (p, q) with (u, v), of which those with (v, u) are the other half.
+            half = self._sums[self._place[q], p]
+            half += self._sums[self._place[p]][:, q].transpose(1, 0, 2)
+            flat = half.reshape(len(rows), -1)
+            result[rows] = flat.take(forth, axis=1) + flat.take(back, axis=1)
         return result

@@ -108,7 +108,8 @@ class DenseAccuracy:
 
                 # Fortran's order: (U bread⁻¹)ᵀ of the transposed arrays.
                 half = dtrmm(1.0, meat.T, self.inverse.T, lower=False).T
-        return half / self.moments.total
+        half /= self.moments.total
+        return half
 
     @cached_property
     def covariance(self) -> FloatArray:

@@ -90,7 +90,7 @@ def _positive_factor(matrix: FloatArray) -> FloatArray | None:
     factor, failed = lapack.dpotrf(matrix.T, lower=True)
     if failed:
         return None
-    reciprocal, _ = lapack.dpocon(factor, np.abs(matrix).sum(axis=0).max(), uplo="L")
+    reciprocal, _ = lapack.dpocon(factor, lapack.dlange("1", matrix.T), uplo="L")
     return factor if reciprocal > _SAFE else None
 
 
@@ -118,12 +118,14 @@ def is_singular(matrix: FloatArray, units: FloatArray | None = None) -> bool:
 
 def _unit_diagonal(matrix: FloatArray, units: FloatArray | None) -> tuple[FloatArray, FloatArray, BoolArray]:
     """S = D A D, D (r,), and which diagonal entries (r,) are more than rounding."""
-    symmetric = (matrix + matrix.T) / 2
+    symmetric = matrix + matrix.T
+    symmetric /= 2
     sizes = np.ones(len(matrix)) if units is None else units
     diagonal = np.abs(np.diag(symmetric)) / sizes**2
     alive = diagonal > (0.0 if units is None else _ROUNDING * float(diagonal.max(initial=0.0)))
     scale = 1.0 / (sizes * np.sqrt(np.where(alive, diagonal, 1.0)))
-    return symmetric * np.outer(scale, scale), scale, alive
+    symmetric *= np.outer(scale, scale)
+    return symmetric, scale, alive
 
 
 def range_inverse(matrix: FloatArray, units: FloatArray | None = None) -> RangeInverse:
@@ -138,7 +140,8 @@ def range_inverse(matrix: FloatArray, units: FloatArray | None = None) -> RangeI
     live = np.ix_(alive, alive)
     whole = _positive_inverse(scaled) if alive.all() else None
     if whole is not None:
-        return RangeInverse(whole * np.outer(scale, scale), scale, np.zeros((r, 0)))
+        whole *= np.outer(scale, scale)
+        return RangeInverse(whole, scale, np.zeros((r, 0)))
     scaled = scaled[live]
     with one_blas_thread():
         values, vectors = np.linalg.eigh(scaled)
