@@ -90,7 +90,7 @@ def _positive_factor(matrix: FloatArray) -> FloatArray | None:
     factor, failed = lapack.dpotrf(matrix.T, lower=True)
     if failed:
         return None
-    reciprocal, _ = lapack.dpocon(factor, lapack.dlange("1", matrix.T), uplo="L")
+    reciprocal, _ = lapack.dpocon(factor, np.abs(matrix).sum(axis=0).max(), uplo="L")
     return factor if reciprocal > _SAFE else None
 
 
