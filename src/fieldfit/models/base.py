@@ -59,6 +59,8 @@ class Draws:
     >>> draws = ff.BoltzmannMachine(3).sample([1.0, -1.0, 0.5], 10)
     >>> np.asarray(draws).shape, draws.method
     ((10, 3), 'exact')
+    >>> draws
+    <Draws: 10 samples of 3 variables, independent exact draws; see values>
     """
 
     values: Array  # (n, m), in the states' own values
@@ -72,6 +74,12 @@ class Draws:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __repr__(self) -> str:
+        n, m = self.values.shape
+        return (
+            f"<Draws: {counted(n, 'samples')} of {counted(m, 'variables')}, {self.note or self.method}; see values>"
+        )
 
 
 @dataclass(frozen=True)

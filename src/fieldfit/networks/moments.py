@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _CHAINS = 64
 #: Fewest and most draws if the number of rows determines them.
 _DRAWS = (10_000, 100_000)
+#: Most draws of chains that start from random states.
+_ELSEWHERE = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,7 @@ class NetworkMoments:
     >>> moments.means.shape, moments.drift < 0.1
     ((2, 3), True)
     >>> moments
-    <NetworkMoments: 300 complete rows, 2,000 draws; means differ by at most 0.023 (0.8 standard errors of the data's)>
+    <NetworkMoments: 300 complete rows, 2,000 draws; means differ by at most 0.023 (0.8 standard errors)>
     """
 
     means: FloatArray
@@ -76,7 +78,7 @@ class NetworkMoments:
         away = "; the network runs away from the data" if self.runs_away else ""
         return (
             f"<NetworkMoments: {self.rows:,} complete rows, {self.draws:,} draws; means differ by at most "
-            f"{self.drift:.3f} ({self.drift_in_errors:.1f} standard errors of the data's){away}>"
+            f"{self.drift:.3f} ({self.drift_in_errors:.1f} standard errors){away}>"
         )
 
     @property
@@ -86,13 +88,13 @@ class NetworkMoments:
 
     @property
     def drift_in_errors(self) -> float:
-        """The same difference in standard errors of the data's mean, over variables that are not constant."""
+        """The largest difference of a mean in standard errors: those of the data and of the draws, taken as independent."""
         p = self.means[0]
-        far, error = (
-            np.abs(np.stack([self.means[1], self.elsewhere]) - p).max(axis=0),
-            np.sqrt(p * (1 - p) / self.rows),
-        )
-        return float((far[error > 0] / error[error > 0]).max(initial=0.0))
+        varies = p * (1 - p) > 0
+        drawn = np.array([[self.draws], [min(self.draws, _ELSEWHERE)]])
+        errors = np.sqrt(p * (1 - p) * (1 / self.rows + 1 / drawn))[:, varies]
+        far = np.abs(np.stack([self.means[1], self.elsewhere]) - p)[:, varies]
+        return float((far / errors).max(initial=0.0))
 
     @property
     def runs_away(self) -> bool:
@@ -173,7 +175,9 @@ def compare_moments(
     drawn = gibbs_sample(model.graph, tables, draws, random_state, start=start)
     # With a second mode, chains that start from the data may stay near them. Chains from random states find the other
     # mode.
-    elsewhere = gibbs_sample(model.graph, tables, min(draws, 2000), random_state + 1, chains=_CHAINS).mean(axis=0)
+    elsewhere = gibbs_sample(model.graph, tables, min(draws, _ELSEWHERE), random_state + 1, chains=_CHAINS).mean(
+        axis=0
+    )
     places = triplets_of(len(names), random)
     pairs = np.stack(np.triu_indices(len(names), 1), axis=1)
     sides = [central_moments(sample.astype(np.float64), pairs, places) for sample in (rows, drawn)]

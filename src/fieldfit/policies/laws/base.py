@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fieldfit.named import closest_names
 from fieldfit.policies.families import FAMILY_NAMES, is_family_name
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
@@ -294,7 +295,19 @@ def read_law(reader: Reader) -> Law:
             law_read = law.read(reader)
             reader.depth -= 1
             return law_read
-    return reader.fail(f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).", start)
+    return reader.fail(
+        f"expected a family ({FAMILY_NAMES}) or a law ({', '.join(law_names())}).{_meant(name)}", start
+    )
+
+
+def _meant(name: str) -> str:
+    """A question for the nearest family or law; "" if none is spelt like ``name``."""
+    near = (
+        [name.upper()]
+        if is_family_name(name.upper())
+        else closest_names(name, ["Blocks", "Components", *law_names()])
+    )
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def read_sum(reader: Reader) -> tuple[Law, ...]:
