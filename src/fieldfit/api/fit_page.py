@@ -208,8 +208,7 @@ def _add_influence(page: Page, fit: Fit) -> None:
 def _add_convergence(page: Page, fit: Fit) -> None:
     page.heading("Convergence")
     page.paragraph(
-        f"{sentence(fit.message)}. {counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}, "
-        f"{fit.seconds:.2f} s."
+        f"{sentence(fit.message)}. {counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}."
     )
     steps = [step for step in fit.convergence.history if step.gradient_norm > 0]
     if len(steps) > 1:

@@ -68,7 +68,7 @@ class Fit(Hypotheses):
     iterations, evaluations, hessian_products : int
         Work of the optimiser.
     seconds : float
-        Elapsed time.
+        Time of the fit by the clock.
     separated : tuple of str
         Parameters with their optimum at infinity.
     dropped_rows : ndarray of int

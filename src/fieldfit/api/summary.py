@@ -26,7 +26,7 @@ def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
     """The report and the parameters with the largest |z| as text."""
     lines = [
         f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}",
-        *course(fit),
+        *timed_course(fit),
     ]
     if fit.cost is not None:
         lines.append(f"cost of an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} FLOPs")
@@ -70,7 +70,7 @@ def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
     """The fit for a notebook: a line, its cautions, and a table of the parameters with the largest abs(z)."""
     words = [
         f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}",
-        *course(fit),
+        *timed_course(fit),
     ]
     text = "<br>".join(html.escape(line) for line in words)
     said = "".join(f"<li>{html.escape(caution)}</li>" for caution in cautions_of(fit))
@@ -90,14 +90,21 @@ def course(fit: Fit) -> list[str]:
     steps = f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}"
     if fit.refinement is None:
         return [
-            f"{fit.message}; {steps}, {fit.seconds:.2f} s",
+            f"{fit.message}; {steps}",
             f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}",
         ]
     return [
-        f"{'first stage ' if fit.refinement.second.fits_first else ''}{fit.message}; {steps}; {fit.seconds:.2f} s with the "
-        f"second stage",
+        f"{'first stage ' if fit.refinement.second.fits_first else ''}{fit.message}; {steps}",
         f"objective of the first stage at the refined estimate {fit.objective:.6f}",
     ]
+
+
+def timed_course(fit: Fit) -> list[str]:
+    """The same, with the seconds that the fit took by the clock."""
+    first, *rest = course(fit)
+    if fit.refinement is None:
+        return [f"{first}, {fit.seconds:.2f} s", *rest]
+    return [f"{first}; {fit.seconds:.2f} s with the second stage", *rest]
 
 
 def cautions_of(fit: Fit) -> list[str]:

@@ -13,7 +13,7 @@ from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread
 from fieldfit.api.estimate_table import COLUMNS, EstimateTable, parameter_estimates
 from fieldfit.api.identified import identified_estimates
-from fieldfit.api.summary import course
+from fieldfit.api.summary import timed_course
 from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights
 from fieldfit.named import places_of
@@ -120,7 +120,7 @@ def print_course(fit: Fit, errors: FloatArray | None) -> None:
         )
         say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
     else:
-        for line in course(fit):
+        for line in timed_course(fit):
             tell(line)
     if fit.cost is not None:
         say(f"an evaluation: {fit.cost.components:,} components, {fit.cost.flops:,.0f} of the paper's FLOPs")

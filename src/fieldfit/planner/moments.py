@@ -315,7 +315,9 @@ class Gathering:
         kept = determined(sampled.moments, self.reference)
         sampled, basis = sampled.projected(kept), basis @ kept
         projected, solves = chosen @ basis, basis.shape[1]
-        note = f"{len(theta):,} parameters; directions: {len(chosen)}, solves: {solves}."
+        note = (
+            f"{len(theta):,} parameters: variances are estimated in {len(chosen)} directions, with {solves} solves."
+        )
         moments = self._means(
             sampled, basis, projected.T @ projected / len(chosen), float(products + 2 * solves), note
         )

@@ -334,7 +334,8 @@ class Plan:
         )
         relative = self.relative
         note = (
-            f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); costs of a whole fit."
+            f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); time of a whole fit on an "
+            "idle machine."
         )
         if noisy:
             note += " ± is its standard error: differences of less than two of them are noise."
@@ -423,7 +424,7 @@ class Plan:
             for policy in self.candidates
             if math.isfinite(policy.variance) and policy.cost > 0
         ]
-        cost = "seconds of a fit" if self.unit == "seconds" else "the paper's FLOPs of a fit"
+        cost = "seconds of a fit on an idle machine" if self.unit == "seconds" else "the paper's FLOPs of a fit"
         left = self.budget - self.spent
         return points, (cost, f"variance relative to {self.relative}"), left if math.isfinite(left) else None
 

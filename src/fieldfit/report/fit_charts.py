@@ -65,9 +65,10 @@ def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, tota
     if total > len(rows):
         size = "z" if has_intervals else "estimate"
         caption += f" The {len(rows):,} with the largest abs({size}) of {total:,} are listed."
+    example = html.escape(rows[0].name[:20], quote=True) if rows else "x0"
     page.parts.append(
         '<p class="search only-screen"><label>Search names: <input type="search" data-search="coefficients" '
-        'placeholder="for example x0" autocomplete="off"></label> '
+        f'placeholder="for example {example}" autocomplete="off"></label> '
         f'<output id="coefficients-count" aria-live="polite"></output></p>'
         f'<div class="tall" tabindex="0" role="region" aria-label="Estimates"><table id="coefficients">'
         f"<caption>{caption}</caption>"
@@ -158,8 +159,8 @@ def add_influence(page: Page, lines: Sequence[tuple[str, float, str, float]], me
             f'width="{max(0.0, 138 * value / largest):.1f}" fill="var(--blue)"/></svg>'
         )
         rows.append(
-            f'<tr><th scope="row">{html.escape(sample)}</th><td class="number">{value:.3g}</td><td>{bar}</td>'
-            f'<td>{html.escape(parameter)}</td><td class="number">{format_cell(change, "+.3g")}</td></tr>'
+            f'<tr><th scope="row" class="one-line">{html.escape(sample)}</th><td class="number">{value:.3g}</td>'
+            f'<td>{bar}</td><td>{html.escape(parameter)}</td><td class="number">{format_cell(change, "+.3g")}</td></tr>'
         )
     page.parts.append(
         f'<div class="wide"><table><caption>{html.escape(caption)}</caption><thead><tr><th scope="col">sample</th>'
