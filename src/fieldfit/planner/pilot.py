@@ -16,6 +16,7 @@ import contextlib
 import math
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
 from fieldfit.models.problem import Problem
 from fieldfit.models.work import Line, clock, least_seconds
+from fieldfit.objective import Objective
 from fieldfit.optim import Solution
 from fieldfit.planner.convergence import (
     PILOT_ITERATIONS,
@@ -34,9 +36,9 @@ from fieldfit.planner.convergence import (
     timed_fit,
 )
 from fieldfit.planner.request import Request, Target
-from fieldfit.planner.separated import separated_samples
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
+from fieldfit.variance.separation import concerned_by, separated_parameters
 
 #: What a pilot fits, and maximum likelihood.
 PILOT_POLICY, FULL = Policy.parse("PL1"), Policy.parse("FL")
@@ -257,6 +259,42 @@ def run_pilot(request: Request) -> Pilot:
         seconds=math.inf if target.seconds is None else _SEPARATION * target.seconds,
     )  # fmt: skip
     return Pilot(theta, rows, solution.converged, effort, fewer, steps, spent + before / _QUARTER, scaling, separated)
+
+
+def separated_samples(
+    request: Request, rows: Dataset, problem: Problem, theta: FloatArray, *, dense: bool, seconds: float
+) -> tuple[str, ...]:
+    """The unpenalised parameters whose optimum lies at infinity for all samples, where second stages are refused.
+
+    A pilot with all of the samples is judged as a fit is. The samples of a smaller pilot may separate where all of them do
+    not: then only joint states count that never occur in all of the samples.
+
+    ``problem`` is PL1 on the pilot's samples ``rows`` with the estimate ``theta``. Curvatures are computed where its
+    Hessian is cheap (``dense``), and all samples are searched where that takes at most ``seconds``.
+    """
+    model, dataset = request.model, request.dataset
+    r, names = model.n_parameters, model.parameter_names
+    precision = np.zeros(r) if request.precision is None else request.precision
+    open_ = precision == 0
+    if not open_.any():
+        return ()
+    seen, complete = set[str](), rows.n == dataset.n_copies
+    if complete and dense:
+        free = np.ones(r, dtype=bool)
+        objective = Objective(problem, precision, np.zeros(r), free, rows.sample_weight, model.feature_units)
+        seen.update(
+            separated_parameters(
+                objective.hessian_product, free, theta, ~open_, names, model.feature_units, model.determined_contrasts
+            )
+        )
+    search = partial(model.boundary_directions, rows)
+    concerned = concerned_by(search(), open_, open_)
+    if concerned.any() and not complete:
+        if least_seconds(search, 1) * dataset.n / rows.n > seconds:
+            return ()
+        concerned = concerned_by(model.boundary_directions(dataset), open_, open_)
+    seen.update(compress(names, concerned))
+    return tuple(name for name in names if name in seen) if seen else ()
 
 
 def plain_problem(model: Model, rows: Dataset) -> Problem:
