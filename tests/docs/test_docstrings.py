@@ -83,8 +83,9 @@ def listed(section):
 
 
 def expected(function):
-    """The names of the parameters of a function or class."""
-    return {name for name in inspect.signature(function).parameters if name not in ("self", "cls")}
+    """The names of the parameters of a function or class; a method has its object as the first."""
+    names = list(inspect.signature(function).parameters)
+    return {*names[1:]} if function in METHODS else {*names} - {"cls"}
 
 
 def callables():
@@ -97,9 +98,12 @@ def callables():
         for name, member, function in own_members(cls):
             if not isinstance(member, (property, functools.cached_property)):
                 found.setdefault(documented(cls, name) or function, f"{found[cls]}.{name}")
+                if inspect.isfunction(member):
+                    METHODS.add(documented(cls, name) or function)
     return found
 
 
+METHODS: set[object] = set()
 CALLABLES = callables()
 
 

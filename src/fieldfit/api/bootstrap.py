@@ -26,7 +26,7 @@ from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import seed, whole_number
 from fieldfit.data.dataset import Dataset
 from fieldfit.named import places_of
-from fieldfit.steps import Progress, steps
+from fieldfit.steps import steps
 from fieldfit.types import (
     BoolArray,
     ConvergenceWarning,
@@ -276,13 +276,39 @@ class _Refit:
 
 def bootstrap_fit(
     fit: Fit,
-    resamples: int,
-    kind: Resampling | None,
-    random_state: int,
-    n_jobs: int,
-    progress: Progress | None,
+    resamples: int = 999,
+    *,
+    kind: Resampling | None = None,
+    random_state: int = 0,
+    n_jobs: int = 1,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Bootstrap:
-    """The bootstrap of a fit. Each resample has its seed, so the result does not depend on ``n_jobs``."""
+    """Fit resampled data in the same way: a check of the standard errors, and intervals for few samples.
+
+    Parameters
+    ----------
+    resamples : int, default: 999
+        Number of resamples, each as large as the data and with a selection of its own.
+    kind : {"rows", "groups", "parametric"} or None, default: None
+        Samples with replacement, whole groups with replacement, or data simulated from the fit. None: "groups" if the
+        data have groups, "parametric" for one sample, else "rows".
+    random_state : int, default: 0
+        Seed. The same seed gives the same result for any ``n_jobs``.
+    n_jobs : int, default: 1
+        Number of processes; -1: one for each processor.
+    progress : callable or None, default: None
+        Called with the number of resamples done and of all.
+
+    Returns
+    -------
+    Bootstrap
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.bootstrap(99).conf_int(parameters="x0:x1").round(2)
+    array([[0.56, 1.05]])
+    """
     resamples = whole_number(resamples, "resamples", 2, 10**9)
     n_jobs = whole_number(n_jobs, "n_jobs", 1)
     dataset = fit.needed.dataset

@@ -98,8 +98,29 @@ class HypothesisTest:
         return f"{text}. Caution: {self.caution}" if self.caution else text
 
 
-def wald_test(fit: StandardErrors, hypothesis: object, value: object, kind: Kind) -> HypothesisTest:
-    """Test R θ = value. Linearly dependent restrictions count once."""
+def wald_test(
+    fit: StandardErrors, hypothesis: object, value: object = 0.0, *, kind: Kind = "robust"
+) -> HypothesisTest:
+    """Test the linear hypothesis R θ = value with a Wald test.
+
+    Parameters
+    ----------
+    hypothesis : str, dict, sequence of these or ndarray of shape (q, r)
+        Parameters, mappings {parameter: coefficient}, or the matrix R. Linearly dependent rows count once.
+    value : float or sequence of float, default: 0.0
+        Value of each row of R θ.
+    %(kind)s
+
+    Returns
+    -------
+    HypothesisTest
+
+    Examples
+    --------
+    %(fit)s
+    >>> print(fit.wald_test([{"x0:x1": 1, "x1:x2": -1}]))
+    Wald test: 2.5873, p = 0.1077 (χ² with 1 degree of freedom)
+    """
     rows = restrictions(fit, hypothesis)
     caution = _cautious(fit, len(rows), kind)
     _refuse_held(fit, rows, kind)
@@ -199,8 +220,27 @@ def _without_penalty(fit: StandardErrors, test: str) -> None:
         )
 
 
-def score_test(fit: StandardErrors, parameters: object) -> HypothesisTest:
-    """Test the values of fixed parameters. Needs the restricted fit only."""
+def score_test(fit: StandardErrors, parameters: object = None) -> HypothesisTest:
+    """Test whether the fixed parameters have the values they were fixed at.
+
+    Parameters
+    ----------
+    parameters : sequence of str or int, or None, default: None
+        Fixed parameters to test. None: all fixed parameters.
+
+    Returns
+    -------
+    HypothesisTest
+
+    Examples
+    --------
+    >>> import fieldfit as ff
+    >>> model = ff.BoltzmannMachine(3)
+    >>> x = model.sample([1.0, -1.0, 0.0], 500, random_state=0).values
+    >>> null = ff.fit(model, x, "PL1", fixed={"x1:x2": 0.0})
+    >>> print(null.score_test())
+    Score test: 0.1447, p = 0.7036 (χ² with 1 degree of freedom)
+    """
     refuse_refined(fit, "A score test", "Use a Wald test: fit.wald_test(…).")
     _without_penalty(fit, "score")
     fixed = np.flatnonzero(~fit.free)
@@ -403,12 +443,34 @@ def _same_samples(first: Fit, other: Fit) -> bool:
 
 
 def discoveries(
-    fit: StandardErrors, level: float, method: Literal["bh", "by"], kind: Kind, parameters: object
+    fit: StandardErrors,
+    level: float = 0.05,
+    *,
+    method: Literal["bh", "by"] = "bh",
+    kind: Kind = "robust",
+    parameters: object = None,
 ) -> pd.DataFrame:
-    """Which parameters differ from 0, at a false discovery rate of ``level``.
+    """Add q-values to `table` and mark the parameters that differ from 0 at a false discovery rate.
 
-    ``method`` "bh" (Benjamini–Hochberg) is valid for independent or positively dependent tests, "by"
-    (Benjamini–Yekutieli) for any. Parameters without a p-value (fixed, not identified) are left out of the count.
+    Parameters
+    ----------
+    level : float, default: 0.05
+        False discovery rate.
+    method : {"bh", "by"}, default: "bh"
+        Benjamini–Hochberg, or Benjamini–Yekutieli, which is valid under any dependence.
+    %(kind)s
+    %(parameters)s
+
+    Returns
+    -------
+    DataFrame
+        Parameters without a p-value (fixed, not identified) do not count.
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.discoveries(0.05)["discovered"].tolist()
+    [True, True, True]
     """
     from scipy.stats import false_discovery_control
 

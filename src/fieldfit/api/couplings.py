@@ -21,7 +21,23 @@ _MOST_DRAWN = 100
 
 
 def coupling_table(fit: FitState) -> pd.DataFrame:
-    """The couplings (m, m) with names on both sides."""
+    """Return the coupling of each pair of variables, or of each label (row) with the next one (column).
+
+    Returns
+    -------
+    DataFrame
+        Binary fields: log odds ratios (θ of a Boltzmann machine). More states: the Frobenius norm of the centred table.
+        Chains: transition weights.
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.couplings().round(2)
+          x0    x1    x2
+    x0  0.00  0.80 -0.93
+    x1  0.80  0.00  0.55
+    x2 -0.93  0.55  0.00
+    """
     import pandas as pd
 
     couplings = fit.model.coupling_matrix(fit.theta)
@@ -29,7 +45,19 @@ def coupling_table(fit: FitState) -> pd.DataFrame:
 
 
 def graph_of(fit: FitState) -> networkx.Graph:
-    """A graph with the attributes ``weight`` and ``distance`` = 1 / abs(weight) of each edge."""
+    """Return the couplings as a graph with the edge attributes ``weight`` and ``distance`` = 1 / abs(weight).
+
+    Returns
+    -------
+    networkx.Graph
+        A directed graph of labels for chains. ``networkx.write_graphml`` writes it to a file.
+
+    Examples
+    --------
+    %(fit)s
+    >>> round(fit.to_networkx()["x0"]["x1"]["weight"], 2)
+    0.8
+    """
     import networkx
 
     couplings = fit.model.coupling_matrix(fit.theta)
@@ -43,7 +71,18 @@ def graph_of(fit: FitState) -> networkx.Graph:
 
 
 def strengths(fit: FitState) -> pd.Series[float]:
-    """Σ_k abs(w_jk) of each variable, the largest first."""
+    """Return Σ_k abs(coupling) of each variable, the largest first.
+
+    Returns
+    -------
+    Series
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.strength().round(2).to_dict()
+    {'x0': 1.73, 'x2': 1.48, 'x1': 1.35}
+    """
     import pandas as pd
 
     couplings = _undirected(fit, "The strength of a variable")
@@ -51,8 +90,23 @@ def strengths(fit: FitState) -> pd.Series[float]:
     return sums.sort_values(ascending=False, kind="stable")
 
 
-def draw_network(fit: FitState, seed: int) -> Figure:
-    """The picture of the couplings: a network, or a matrix of the labels of a chain."""
+def draw_network(fit: FitState, *, seed: int = 0) -> Figure:
+    """Draw the couplings as a network, or the transitions of a chain as a matrix. `couplings` has the same numbers.
+
+    Parameters
+    ----------
+    seed : int, default: 0
+        Seed of the layout.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.plot_network().savefig("network.png")
+    """
     from fieldfit.report.network import draw_networks
     from fieldfit.report.transitions import draw_transitions
 

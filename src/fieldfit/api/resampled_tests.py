@@ -73,9 +73,41 @@ class ResampledTest:
 
 
 def bootstrap_test(
-    fit: StandardErrors, parameters: object, value: float, kind: Kind, n_simulated: int, random_state: int
+    fit: StandardErrors,
+    parameters: object,
+    value: float = 0.0,
+    *,
+    n_simulated: int = 199,
+    random_state: int = 0,
+    kind: Kind = "robust",
 ) -> ResampledTest:
-    """The parametric bootstrap: data are simulated from the fit in which these parameters are fixed at ``value``."""
+    """Test whether parameters have a value with a simulated null distribution of the Wald statistic, for few
+    samples.
+
+    Data are simulated from the fit in which these parameters are fixed at ``value``, and fitted in the same way.
+
+    Parameters
+    ----------
+    parameters : sequence of str or int
+        The parameters that have this value under the hypothesis.
+    value : float, default: 0.0
+        Their value.
+    n_simulated : int, default: 199
+        Number of simulated datasets.
+    random_state : int, default: 0
+        Seed.
+    %(kind)s
+
+    Returns
+    -------
+    ResampledTest
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.bootstrap_test(["x0:x1", "x1:x2"], n_simulated=39).p
+    0.025
+    """
     n_simulated = whole_number(n_simulated, "n_simulated", 1)
     names = fit.model.parameter_names
     places = some_places(parameters, names)
@@ -98,11 +130,35 @@ def permutation_test(
     fit: StandardErrors,
     hypothesis: object,
     columns: Sequence[str] | str,
-    kind: Kind,
-    n_simulated: int,
-    random_state: int,
+    *,
+    n_simulated: int = 199,
+    random_state: int = 0,
+    kind: Kind = "robust",
 ) -> ResampledTest:
-    """The permutation test: the rows of some columns are permuted together, and the other columns are unchanged."""
+    """Test R θ = 0 by randomly permuting the rows of some columns, such as the group.
+
+    Parameters
+    ----------
+    hypothesis : str, dict, sequence of these or ndarray of shape (q, r)
+        Functions of θ that are 0 if these columns are independent of all others, as in `wald_test`.
+    columns : str or sequence of str
+        Columns of the data whose rows are permuted together.
+    n_simulated : int, default: 199
+        Number of permutations.
+    random_state : int, default: 0
+        Seed.
+    %(kind)s
+
+    Returns
+    -------
+    ResampledTest
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.permutation_test(["x0:x1", "x0:x2"], "x0", n_simulated=39).p
+    0.025
+    """
     n_simulated = whole_number(n_simulated, "n_simulated", 1)
     table = as_table(fit.needed.dataset)
     chosen = [columns] if isinstance(columns, str) else list(columns)

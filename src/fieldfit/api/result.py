@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fieldfit.api.accuracies import Kind as Kind
+from fieldfit.api.bootstrap import bootstrap_fit
+from fieldfit.api.couplings import coupling_table, draw_network, graph_of, strengths
 from fieldfit.api.hypotheses import Hypotheses
 from fieldfit.api.standard_errors import SHARED
+from fieldfit.api.summary import summary, summary_html
 from fieldfit.docstrings import filled
 from fieldfit.inference.gibbs import BURN_IN, THIN
 from fieldfit.refinement.specification import SpecificationTest
@@ -18,11 +20,6 @@ from fieldfit.types import Plain, PolicyError, RunawayWarning
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
-    import networkx
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from fieldfit.api.bootstrap import Bootstrap, Resampling
     from fieldfit.models.base import Draws
     from fieldfit.planner.result import Plan
 
@@ -144,126 +141,12 @@ class Fit(Hypotheses):
             return self.refinement.saved_test
         return self._specification_test
 
-    # --- robustness -------------------------------------------------------------------------------------------------
-
-    def bootstrap(
-        self,
-        resamples: int = 999,
-        *,
-        kind: Resampling | None = None,
-        random_state: int = 0,
-        n_jobs: int = 1,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> Bootstrap:
-        """Fit resampled data in the same way: a check of the standard errors, and intervals for few samples.
-
-        Parameters
-        ----------
-        resamples : int, default: 999
-            Number of resamples, each as large as the data and with a selection of its own.
-        kind : {"rows", "groups", "parametric"} or None, default: None
-            Samples with replacement, whole groups with replacement, or data simulated from the fit. None: "groups" if the
-            data have groups, "parametric" for one sample, else "rows".
-        random_state : int, default: 0
-            Seed. The same seed gives the same result for any ``n_jobs``.
-        n_jobs : int, default: 1
-            Number of processes; -1: one for each processor.
-        progress : callable or None, default: None
-            Called with the number of resamples done and of all.
-
-        Returns
-        -------
-        Bootstrap
-
-        Examples
-        --------
-        %(fit)s
-        >>> fit.bootstrap(99).conf_int(parameters="x0:x1").round(2)
-        array([[0.56, 1.05]])
-        """
-        from fieldfit.api.bootstrap import bootstrap_fit
-
-        return bootstrap_fit(self, resamples, kind, random_state, n_jobs, progress)
-
-    # --- comparison -------------------------------------------------------------------------------------------------
-
-    def couplings(self) -> pd.DataFrame:
-        """Return the coupling of each pair of variables, or of each label (row) with the next one (column).
-
-        Returns
-        -------
-        DataFrame
-            Binary fields: log odds ratios (θ of a Boltzmann machine). More states: the Frobenius norm of the centred table.
-            Chains: transition weights.
-
-        Examples
-        --------
-        %(fit)s
-        >>> fit.couplings().round(2)
-              x0    x1    x2
-        x0  0.00  0.80 -0.93
-        x1  0.80  0.00  0.55
-        x2 -0.93  0.55  0.00
-        """
-        from fieldfit.api.couplings import coupling_table
-
-        return coupling_table(self)
-
-    def to_networkx(self) -> networkx.Graph:
-        """Return the couplings as a graph with the edge attributes ``weight`` and ``distance`` = 1 / abs(weight).
-
-        Returns
-        -------
-        networkx.Graph
-            A directed graph of labels for chains. ``networkx.write_graphml`` writes it to a file.
-
-        Examples
-        --------
-        %(fit)s
-        >>> round(fit.to_networkx()["x0"]["x1"]["weight"], 2)
-        0.8
-        """
-        from fieldfit.api.couplings import graph_of
-
-        return graph_of(self)
-
-    def strength(self) -> pd.Series[float]:
-        """Return Σ_k abs(coupling) of each variable, the largest first.
-
-        Returns
-        -------
-        Series
-
-        Examples
-        --------
-        %(fit)s
-        >>> fit.strength().round(2).to_dict()
-        {'x0': 1.73, 'x2': 1.48, 'x1': 1.35}
-        """
-        from fieldfit.api.couplings import strengths
-
-        return strengths(self)
-
-    def plot_network(self, *, seed: int = 0) -> Figure:
-        """Draw the couplings as a network, or the transitions of a chain as a matrix. `couplings` has the same numbers.
-
-        Parameters
-        ----------
-        seed : int, default: 0
-            Seed of the layout.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Examples
-        --------
-        %(fit)s
-        >>> fit.plot_network().savefig("network.png")
-        """
-        from fieldfit.api.couplings import draw_network
-
-        return draw_network(self, seed)
+    bootstrap = bootstrap_fit
+    couplings = coupling_table
+    to_networkx = graph_of
+    strength = strengths
+    plot_network = draw_network
+    summary = summary
 
     def sample(
         self,
@@ -355,30 +238,6 @@ class Fit(Hypotheses):
             else self.refinement.to_dict(self.policy, self.known_specification_test),
         }
 
-    def summary(self, rows: int = 20, *, kind: Kind = "robust", level: float = 0.95) -> str:
-        """Return the fit and the parameters with the largest abs(z) as text.
-
-        Parameters
-        ----------
-        rows : int, default: 20
-            Largest number of parameters.
-        %(kind)s
-        %(level)s
-
-        Returns
-        -------
-        str
-
-        Examples
-        --------
-        %(fit)s
-        >>> print(fit.summary())  # doctest: +ELLIPSIS
-        boltzmann...
-        """
-        from fieldfit.api.summary import summary
-
-        return summary(self, rows, kind, level)
-
     def __str__(self) -> str:
         return self.summary()
 
@@ -388,8 +247,6 @@ class Fit(Hypotheses):
         return f"<Fit: {self.model.kind} by {self.estimator}, {size}, {ended}>"
 
     def _repr_html_(self) -> str:
-        from fieldfit.api.summary import summary_html
-
         # A notebook shows the last value of a cell, which must not take seconds.
         return summary_html(self, errors=self.model.n_parameters <= _MOST_SHOWN_PARAMETERS)
 

@@ -37,8 +37,38 @@ BLOCK = 4_000_000
 _SCREENED = 3
 
 
-def influence(fit: StandardErrors, data: object = None, parameters: object = None, rows: object = None) -> FloatArray:
-    """𝓘 of each sample for each parameter, or for those chosen, (n, q); or of chosen samples for all parameters."""
+def influence(
+    fit: StandardErrors, data: object = None, *, parameters: object = None, rows: object = None
+) -> FloatArray:
+    """Compute how much each observation changes each parameter: 𝓘 = (H + P)⁻¹ ψ (Equation 18 of the paper).
+
+    Parameters
+    ----------
+    data : array_like, DataFrame, Sequences or None, default: None
+        New samples. The result is the change when one is added with the weight ``fit.unit_weight``, averaged
+        over Z. None: the fitted samples with their drawn Z. The result is then θ̂ minus the estimate without
+        the sample.
+    %(parameters)s
+    rows : sequence of int or None, default: None
+        Fitted samples. None: all.
+
+    Returns
+    -------
+    ndarray of shape (n, parameters)
+        A row with a count stands for all its copies together.
+
+    Notes
+    -----
+    With more than 3,000 parameters, select ``parameters`` or ``rows``.
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.influence().shape
+    (500, 3)
+    >>> fit.influence([[1, 1, 1]], parameters=["x0:x1"]).round(4)
+    array([[0.003]])
+    """
     if rows is not None:
         if data is not None or parameters is not None:
             raise ModelError("Give rows (fitted samples) or parameters, not both; rows cannot be combined with data.")
@@ -104,7 +134,25 @@ def _scores_of(fit: StandardErrors, rows: IntArray) -> FloatArray:
 
 
 def influence_blocks(fit: StandardErrors, data: object = None) -> Iterator[tuple[int, FloatArray]]:
-    """𝓘 as a stream of (first sample, block of samples × parameters); NaN for parameters that are not identified."""
+    """Iterate over the influence in blocks of samples, for arrays that do not fit in memory.
+
+    Parameters
+    ----------
+    data : array_like, DataFrame, Sequences or None, default: None
+        New samples. None: the fitted samples.
+
+    Yields
+    ------
+    first : int
+        Number of the first sample of the block.
+    block : ndarray of shape (k, r)
+
+    Examples
+    --------
+    %(fit)s
+    >>> sum(len(block) for first, block in fit.influence_blocks())
+    500
+    """
     accuracy = matrices(fit, "The influence of every sample on every parameter")
     if data is None:
         return _blocks(fit, accuracy, fit.scores_source, fit.row_weight)
@@ -151,19 +199,33 @@ def expected_scores(fit: StandardErrors, dataset: Dataset) -> Scores:
     return expected_problem(fit.policy.bind(structure), dataset.n, lambda chosen: fit.model.compile(dataset, chosen))
 
 
-def influential(fit: StandardErrors, k: int = 10, parameters: object = None) -> pd.DataFrame:
-    """The samples that change the fit most.
+def influential(fit: StandardErrors, k: int = 10, *, parameters: object = None) -> pd.DataFrame:
+    """List the fitted samples that change the estimate most.
 
-    ``distance`` is Cook's: 𝓘ᵀ Cov(θ̂)⁻¹ 𝓘 over all parameters, or over those chosen. With no more samples than
-    parameters it would be 1 for all samples, so the first column is ``displacement``, 𝓘ᵀ (H + P) 𝓘: twice the
-    difference of the objective at θ̂ and at the estimate without the sample. ``parameter`` is the parameter that
-    changes most in standard errors, ``change`` the amount, and ``in_errors`` the amount in standard errors. If no
-    single parameter is identified (an over-complete model without a penalty), the distance is still defined, and the
-    rest is NaN.
+    Parameters
+    ----------
+    k : int, default: 10
+        Number of samples.
+    %(parameters)s
 
-    With too many parameters for matrices, and none chosen, the samples are ranked by ψᵀ diag(H + P)⁻¹ ψ (one pass),
-    and the displacements of the first ones are computed by one solve each; ``parameter`` is then the one that changes
-    most.
+    Returns
+    -------
+    DataFrame
+        Cook's distance (or the displacement, if there are no more samples than parameters), the parameter that
+        the sample changes most, and the change.
+
+    Notes
+    -----
+    Cook's distance is 𝓘ᵀ Cov(θ̂)⁻¹ 𝓘. With no more samples than parameters it would be 1 for all samples. The first column
+    is then ``displacement``, 𝓘ᵀ (H + P) 𝓘: twice the loss of the objective without the sample. If no single parameter is
+    identified (an over-complete model without a penalty), the other columns are NaN. With too many parameters for matrices,
+    and none chosen, samples are ranked by ψᵀ diag(H + P)⁻¹ ψ first, and the displacements of the first ones are computed.
+
+    Examples
+    --------
+    %(fit)s
+    >>> list(fit.influential(3).columns)
+    ['distance', 'parameter', 'change', 'in_errors']
     """
     k = checked_number(k)
     if parameters is None and not isinstance(fit.accuracy(), DenseAccuracy):
@@ -238,7 +300,7 @@ def distances(fit: StandardErrors, parameters: object = None) -> pd.DataFrame:
                 "None of these parameters is identified, or they are fixed or set to 0 by l1; there is no influence to "
                 "measure."
             )
-        blocks = iter([influence(fit, None, parameters)])
+        blocks = iter([influence(fit, parameters=parameters)])
     metric = bread if displaced else range_inverse(covariance[np.ix_(usable, usable)]).inverse
     parts = []
     for block in blocks:

@@ -116,7 +116,23 @@ class Sensitivity(Shown):
 
 
 def gross_error_sensitivity(fit: StandardErrors, parameters: object = None) -> Sensitivity:
-    """See `Sensitivity`; over all parameters, or over those chosen, which works for any number of them."""
+    """Compute the largest effect that one observation can have: sup over x of abs(n 𝓘(x)), averaged over Z.
+
+    Parameters
+    ----------
+    %(parameters)s
+
+    Returns
+    -------
+    Sensitivity
+
+    Examples
+    --------
+    %(fit)s
+    >>> worst = fit.gross_error_sensitivity()
+    >>> worst.exact, worst.state
+    (True, (1, 0, 1))
+    """
     model = fit.model
     states = model.all_samples(MOST_ENUMERATED_STATES)
     dataset = fit.needed.dataset if states is None else states

@@ -22,8 +22,26 @@ if TYPE_CHECKING:
     from fieldfit.api.result import Fit
 
 
-def summary(fit: Fit, rows: int, kind: Kind, level: float) -> str:
-    """The report and the parameters with the largest |z| as text."""
+def summary(fit: Fit, rows: int = 20, *, kind: Kind = "robust", level: float = 0.95) -> str:
+    """Return the fit and the parameters with the largest abs(z) as text.
+
+    Parameters
+    ----------
+    rows : int, default: 20
+        Largest number of parameters.
+    %(kind)s
+    %(level)s
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    %(fit)s
+    >>> print(fit.summary())  # doctest: +ELLIPSIS
+    boltzmann...
+    """
     lines = [
         f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}",
         *timed_course(fit),

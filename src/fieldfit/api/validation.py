@@ -209,32 +209,55 @@ _EXPECTATION = 10
 
 def goodness_of_fit(
     fit: StandardErrors,
-    statistic: Callable[[Any], object] | None,
-    n_simulated: int,
-    random_state: int,
-    names: Sequence[str] | None,
-    refit: bool,
+    statistic: Callable[[Any], object] | None = None,
+    *,
+    n_simulated: int = 199,
+    random_state: int = 0,
+    names: Sequence[str] | None = None,
+    refit: bool = False,
 ) -> pd.DataFrame:
-    """Compare statistics of the data with their distribution over datasets simulated at θ̂.
+    """Compare statistics of the data with those of datasets simulated from the fit.
 
-    Columns: observed, expected, std_dev, z, p. ``std_dev`` is over the simulated datasets: of the statistic, and with
-    ``refit`` of the statistic minus its expectation under the dataset's own estimate, which is smaller because the
-    estimate adapts to the dataset; z = difference / std_dev in both cases. p is two-sided, (1 + the number of
-    simulated datasets at least as far from the mean) / (1 + their number).
+    Parameters
+    ----------
+    statistic : callable or None, default: None
+        Function of a dataset that returns numbers. None: means, pair moments and the standard deviation of the
+        sum.
+    n_simulated : int, default: 199
+        Number of simulated datasets.
+    random_state : int, default: 0
+        Seed of the simulation.
+    names : sequence of str or None, default: None
+        Names of the statistics.
+    refit : bool, default: False
+        Whether to fit each simulated dataset again (the parametric bootstrap). Without it, p-values are
+        conservative.
 
-    Without ``refit``, θ̂ was fitted to the same data but not to the simulated ones, so statistics that the fit
-    matches agree better than by chance, and p is conservative: a small p is evidence against the model, a large one
-    is not evidence for it. With ``refit`` (the parametric bootstrap) every simulated dataset is fitted with the same
-    policy, penalty and fixed parameters (automatic weights are kept) and a new selection. The comparison then uses a
-    statistic minus its expectation under the dataset's estimate (the mean over 10 datasets simulated at it). p is
-    correct to first order, and costs ``n_simulated`` fits.
+    Returns
+    -------
+    DataFrame
+        With the columns observed, expected, std_dev, z and p.
 
-    A statistic that is NaN, of the data or of a simulated dataset, has no p. Simulated datasets have as many samples as the
-    data, all copies of counts included, and miss the same values. Unequal importance weights raise an error: they do
-    not define the distribution of the samples, so no dataset with the same variation can be simulated.
+    Notes
+    -----
+    ``std_dev`` is over the simulated datasets: of the statistic, and with ``refit`` of the statistic minus its expectation
+    under the dataset's own estimate (the mean over 10 datasets simulated at it), which is smaller because the estimate
+    adapts to the dataset. z is the difference divided by ``std_dev``, and p is two-sided, (1 + the number of simulated
+    datasets at least as far from the mean) / (1 + their number). A statistic that is NaN has no p.
 
-    The default statistics of a field are the means of all variables and of the products of all pairs (of the codes 0, 1, …)
-    and the standard deviation of the sum; of another model the mean composite log-likelihood.
+    Without ``refit``, statistics that the fit matches agree better than by chance: a small p is evidence against the model,
+    a large one is not evidence for it. With ``refit`` p is correct to first order, and costs ``n_simulated`` fits with the
+    same policy, penalty and fixed parameters (automatic weights are kept) and a new selection.
+
+    Simulated datasets have as many samples as the data, all copies of counts included, and miss the same values. The
+    default statistic of a model that is no field is the mean composite log-likelihood.
+
+    Examples
+    --------
+    %(fit)s
+    >>> table = fit.goodness_of_fit(n_simulated=49)
+    >>> bool((table["p"] > 0.01).all())
+    True
     """
     import pandas as pd
 
