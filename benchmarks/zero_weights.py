@@ -113,19 +113,19 @@ def whole_fits(name: str, sentences: int, c1: float) -> None:
     """Print the seconds of fits whose optimiser keeps pairs on all weights and on those that move, in turns."""
     _, data, _ = corpus(name, sentences)
     model = crfsuite_like(data, "all")
-    limits = {"all": model.n_parameters + 1, "moving": orthant._MANY}
+    limits = {"all": model.n_parameters + 1, "moving": orthant._MANY_COORDINATES}
     seconds, objective = dict.fromkeys(limits, float("inf")), dict.fromkeys(limits, 0.0)
     try:
         for _ in range(3):
             for kind, limit in limits.items():
-                orthant._MANY = limit
+                orthant._MANY_COORDINATES = limit
                 start = clock()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     fit = ff.fit(model, data, "FL", sigma2=1 / (2 * C2), l1=c1, max_iter=60, tol=1e-12)
                 seconds[kind], objective[kind] = min(seconds[kind], clock() - start), -fit.objective
     finally:
-        orthant._MANY = limits["moving"]
+        orthant._MANY_COORDINATES = limits["moving"]
     print(
         f"{TITLES[name]}, {sentences:,} sentences, all pairs, c1 = {c1:g}: {(fit.theta != 0).mean():.1%} of "
         f"{model.n_parameters:,} weights not zero after 60 steps; pairs on all weights {seconds['all']:.1f} s to "

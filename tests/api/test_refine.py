@@ -105,7 +105,7 @@ def test_size_of_the_specification_test_with_moments_from_draws(monkeypatch: pyt
 
     With the 20,000 draws of a fit it is a quarter of that, which takes hundreds of tests to see.
     """
-    monkeypatch.setattr("fieldfit.refinement.refined._DRAWS", 5_000)
+    monkeypatch.setattr("fieldfit.refinement.refined._TEST_DRAWS", 5_000)
     model = ff.BoltzmannMachine.grid(6, 6, states=(-1, 1))
     theta = 0.8 * np.random.default_rng(3).choice([-1.0, 1.0], model.n_parameters)
     away, rejected = [], 0

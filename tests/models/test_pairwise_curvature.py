@@ -110,7 +110,7 @@ def test_scores_of_samples_with_few_ones(policy, biases, equal, monkeypatch):
 @pytest.mark.parametrize("states", [(0, 1), (-1, 1)])
 def test_hessian_of_samples_with_few_ones(policy, states, monkeypatch):
     """Sparse pair products, in several chunks, give the Hessian of one product for each parameter."""
-    monkeypatch.setattr(pairwise_curvature, "_CHUNK", 1)  # chunks of 128 samples
+    monkeypatch.setattr(pairwise_curvature, "_CHUNK_NUMBERS", 1)  # chunks of 128 samples
     random = np.random.default_rng(6)
     model = ff.BoltzmannMachine(12, biases=True, states=states)
     samples = (random.random((300, 12)) < 0.08).astype(int)

@@ -122,7 +122,7 @@ def test_coordinates_that_stand_still_are_left_out_of_the_pairs_and_change_no_op
     assert first.last["orthant_steps"].shape[1] == len(kept) < 2_000
     assert set(np.flatnonzero(first.last["x"])) <= set(kept)
     found = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9)
-    monkeypatch.setattr("fieldfit.optim.orthant._MANY", 10_000)
+    monkeypatch.setattr("fieldfit.optim.orthant._MANY_COORDINATES", 10_000)
     plain = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9)
     assert found.converged
     assert plain.converged

@@ -74,7 +74,7 @@ def test_samples_without_components_are_left_out_and_change_nothing(m, text):
 def test_calibration_is_cached_and_read_again(measured, tmp_path, monkeypatch):
     runs = calibrating.runs()
     monkeypatch.setattr(calibrating, "runs", lambda: [runs[0], runs[14], runs[17]])
-    monkeypatch.setattr(calibrating, "_BUSY", np.inf)
+    monkeypatch.setattr(calibrating, "_MOST_WAITED", np.inf)
     monkeypatch.setattr(calibrating, "_WORTH_KEEPING", np.inf)
     first = calibrating.calibration()
     assert first.source == "measured now"

@@ -36,12 +36,12 @@ Kind = Literal["robust", "model", "spatial"]
 
 _MOST_HESSIAN_PRODUCTS = 2_000
 #: Number of simulated datasets for model-based standard errors without matrices.
-_SIMULATED = 4
+_SIMULATED_DATASETS = 4
 #: Relative error of aᵀ(H + P)⁻¹a at which a solve may stop. It is estimated, not bounded.
 _FORM_ERROR = 1e-7
 #: Relative residual at which a solve stops in any case, and largest residual that counts as solved. Directions that
 #: are not identified stay far above it.
-_RESIDUAL, _SOLVED = 1e-7, 1e-4
+_SOLVE_RESIDUAL, _LARGEST_SOLVED_RESIDUAL = 1e-7, 1e-4
 
 
 def fits_matrices(fit: FitState) -> bool:
@@ -139,8 +139,8 @@ def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy
         assert isinstance(robust, ImplicitAccuracy)  # the same bread: solutions are shared
         method = "the information identity, by conjugate gradients"
         return ImplicitAccuracy(robust.bread, robust.problems, independent(fit), method, identity)
-    method = f"{_SIMULATED} simulated datasets, by conjugate gradients"
-    return implicit_accuracy(fit, simulated_problems(estimated(fit), _SIMULATED), independent(fit), method)
+    method = f"{_SIMULATED_DATASETS} simulated datasets, by conjugate gradients"
+    return implicit_accuracy(fit, simulated_problems(estimated(fit), _SIMULATED_DATASETS), independent(fit), method)
 
 
 def estimated(fit: FitState) -> Estimated:
@@ -181,17 +181,17 @@ def implicit_accuracy(
         solution, state = conjugate_gradients(
             product,
             b,
-            tol=_RESIDUAL,
+            tol=_SOLVE_RESIDUAL,
             energy_tol=_FORM_ERROR if held else None,
             energy_limit=limit,
             max_iter=_MOST_HESSIAN_PRODUCTS,
             preconditioner=None if preconditioner is None else preconditioner.inverse,
             near=preconditioner is not None and preconditioner.near,
         )
-        if not (state.converged or state.residual <= _SOLVED):
+        if not (state.converged or state.residual <= _LARGEST_SOLVED_RESIDUAL):
             return Solved(np.full(len(b), np.nan), 0.0)
         # Solves that stopped by their residual cannot be improved.
-        return Solved(solution, state.missing if held and state.residual > _RESIDUAL else 0.0)
+        return Solved(solution, state.missing if held and state.residual > _SOLVE_RESIDUAL else 0.0)
 
     # Two datasets are enough for the bread, an average over all tokens. The meat of a rare feature needs more.
     bread = ImplicitBread(problems[:2], fit.theta, precision, fit.active, weight, solve, fit.model.feature_units)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 #: Relative difference of the objective at θ̂ above which the samples are not those of the fit.
-_SAME = 1e-6
+_SAME_OBJECTIVE = 1e-6
 
 
 def attach(
@@ -46,7 +46,7 @@ def attach(
     if had != given:
         raise DataError(f"The fit had {had:,} groups, and these samples have {given:,}. Give the groups of the fit.")
     value = -prepared.objective.value_grad(fit.theta[fit.free])[0] - fit.penalty.l1_value(fit.theta, fit.free)
-    if abs(value - fit.objective) > _SAME * max(1.0, abs(fit.objective)):
+    if abs(value - fit.objective) > _SAME_OBJECTIVE * max(1.0, abs(fit.objective)):
         raise DataError(
             f"These are not the samples that were fitted: the objective at the fit's θ was {fit.objective:.6f}, and for "
             f"these samples it is {value:.6f}. Give the same data, in the same order and with the same weights."

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 #: Accuracy of the null space of a bread.
-_ORTHOGONAL = 1e-5
+_NULL_ACCURACY = 1e-5
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ def ratio_weights(accuracy: DenseAccuracy, restricted: IntArray) -> FloatArray:
 def _orthogonal(vectors: FloatArray) -> FloatArray:
     """Orthonormal basis (q, d) of the complement of the columns of ``vectors`` (q, k)."""
     left, values, _ = np.linalg.svd(vectors, full_matrices=True)
-    return np.asarray(left[:, int(np.sum(values > _ORTHOGONAL)) :])
+    return np.asarray(left[:, int(np.sum(values > _NULL_ACCURACY)) :])
 
 
 def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:

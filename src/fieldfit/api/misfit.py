@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Draws from the model: as many as samples, within these limits.
 _FEWEST_DRAWS, _MOST_DRAWS = 10_000, 100_000
-_LEVEL = 0.05
+_MISFIT_LEVEL = 0.05
 
 
 def differing_moments(fit: FitState) -> str:
@@ -56,7 +56,7 @@ def _far(table: MomentTable, noise: float) -> str:
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.abs(model - data) / np.sqrt(variance * noise)
     z = np.where(np.isfinite(z), z, 0.0)
-    limit = float(norm.isf(_LEVEL / 2 / len(z)))
+    limit = float(norm.isf(_MISFIT_LEVEL / 2 / len(z)))
     count, worst = int((z > limit).sum()), int(z.argmax())
     if not count:
         return ""

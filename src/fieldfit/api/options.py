@@ -21,7 +21,7 @@ from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.weights import AutoWeights, as_options
 
 #: More iterations than any fit makes.
-_ITERATIONS = 2**62
+_MOST_ITERATIONS = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class EstimationOptions:
     def __post_init__(self) -> None:
         if not self.statistical:
             object.__setattr__(self, "tol", positive_number(self.tol, "tol", ", or 'statistical'"))
-        object.__setattr__(self, "max_iter", min(whole_number(self.max_iter, "max_iter", 0), _ITERATIONS))
+        object.__setattr__(self, "max_iter", min(whole_number(self.max_iter, "max_iter", 0), _MOST_ITERATIONS))
         object.__setattr__(self, "random_state", seed(self.random_state))
         object.__setattr__(self, "check_drift", truth_value(self.check_drift, "check_drift"))
         if not isinstance(self.method, str) or self.method not in get_args(Method):

@@ -33,7 +33,7 @@ from fieldfit.steps import waiting
 from fieldfit.types import DataError, PolicyError, WidthError
 
 #: Most samples of a shard from which its work is counted, and number of empty questions that are timed.
-_COUNTED, _QUESTIONS = 20_000, 3
+_MOST_COUNTED_SAMPLES, _TIMED_QUESTIONS = 20_000, 3
 
 
 def plan(
@@ -193,9 +193,9 @@ def priced_shards(dataset: Dataset, place: Place) -> Shards:
         starts = place.starts(dataset.n)
         first = Given(dataset.subset([0]))
         placed = place.backend.place([first] * (len(starts) - 1))
-    rows = min(int(np.diff(starts).max()), _COUNTED)
+    rows = min(int(np.diff(starts).max()), _MOST_COUNTED_SAMPLES)
     least = math.inf
-    for _ in range(_QUESTIONS):
+    for _ in range(_TIMED_QUESTIONS):
         began = time.perf_counter()
         placed.each(_Nothing())
         least = min(least, time.perf_counter() - began)

@@ -28,7 +28,7 @@ from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
 
 #: Number of entries that are copied at a time.
-_BLOCK = 1 << 15
+_ENTRIES_AT_A_TIME = 1 << 15
 #: Largest sum of sample weights; the smallest is its inverse.
 _LARGEST_WEIGHT = 1e100
 
@@ -212,10 +212,10 @@ def starting_point(
 def _sparsely_copied(vector: FloatArray) -> FloatArray:
     """A copy without writes to blocks of zeros: the system allocates no memory for untouched pages."""
     copied = np.zeros(len(vector))
-    for first in range(0, len(vector), _BLOCK):
-        block = vector[first : first + _BLOCK]
+    for first in range(0, len(vector), _ENTRIES_AT_A_TIME):
+        block = vector[first : first + _ENTRIES_AT_A_TIME]
         if block.any():
-            copied[first : first + _BLOCK] = block
+            copied[first : first + _ENTRIES_AT_A_TIME] = block
     return copied
 
 

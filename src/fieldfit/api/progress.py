@@ -10,7 +10,7 @@ from fieldfit.optim import Progress
 from fieldfit.types import FieldfitError
 
 #: Number of iterations over which the rate of the gradient norm is measured: single iterations vary too much.
-_SPAN = 10
+_RATE_ITERATIONS = 10
 #: The names of the columns of a line.
 HEAD = f"{'iteration':>9}  {'objective':>16}  {'gradient':>10}  {'seconds':>8}  {'left':>8}"
 
@@ -27,7 +27,7 @@ class TimeLeft:
     def __call__(self, state: Progress) -> float | None:
         """Estimated seconds left, or None if there is no estimate yet."""
         self._seen.append((state.iteration, math.log(max(state.gradient_norm, 1e-300)), state.seconds))
-        first, last = self._seen[max(0, len(self._seen) - 1 - _SPAN)], self._seen[-1]
+        first, last = self._seen[max(0, len(self._seen) - 1 - _RATE_ITERATIONS)], self._seen[-1]
         steps = last[0] - first[0]
         if steps < 3:
             return None

@@ -31,10 +31,10 @@ Scores = Problem | EstimatingScores
 #: Most numbers in an array of influences.
 MOST_INFLUENCE_NUMBERS = 50_000_000
 #: Numbers in a block of scores.
-BLOCK = 4_000_000
+SCORE_NUMBERS = 4_000_000
 #: Number of samples that are examined for each requested one. On 600 sentences of a tagger with 4,570 parameters the
 #: ten most influential samples were among the first 20 of the screening.
-_SCREENED = 3
+_SCREENED_PER_SAMPLE = 3
 
 
 def influence(
@@ -165,7 +165,7 @@ def _blocks(
 ) -> Iterator[tuple[int, FloatArray]]:
     lost = np.isnan(accuracy.variances())
     inverse = accuracy.inverse / accuracy.moments.total
-    for start, scores in source.score_blocks(fit.theta, max(1, BLOCK // max(1, len(fit.theta)))):
+    for start, scores in source.score_blocks(fit.theta, max(1, SCORE_NUMBERS // max(1, len(fit.theta)))):
         block = scores @ inverse
         if weight is not None:
             block *= weight[start : start + len(block), None]
@@ -241,7 +241,7 @@ def checked_number(k: object) -> int:
 
 
 def _influential_by_solves(fit: StandardErrors, k: int) -> pd.DataFrame:
-    """The ``k`` largest displacements among the `_SCREENED` k samples that a diagonal H + P ranks first."""
+    """The ``k`` largest displacements among the `_SCREENED_PER_SAMPLE` k samples that a diagonal H + P ranks first."""
     import pandas as pd
 
     weight, n = fit.row_weight, fit.problem.n_samples
@@ -250,11 +250,11 @@ def _influential_by_solves(fit: StandardErrors, k: int) -> pd.DataFrame:
     curvature = np.where(fit.active, curvature + 1.0 / fit.sigma2, np.inf)
     scale = 1.0 / np.where(curvature > 0, curvature, 1.0)
     screened = np.empty(n)
-    for start, scores in fit.problem.score_blocks(fit.theta, max(1, BLOCK // len(fit.theta))):
+    for start, scores in fit.problem.score_blocks(fit.theta, max(1, SCORE_NUMBERS // len(fit.theta))):
         screened[start : start + len(scores)] = np.square(scores) @ scale
     if weight is not None:
         screened *= weight**2
-    first = np.argsort(-screened, kind="stable")[: _SCREENED * k]
+    first = np.argsort(-screened, kind="stable")[: _SCREENED_PER_SAMPLE * k]
     scores = _scores_of(fit, first)
     moved = fit.accuracy().solve(scores)
     displacement = np.einsum("ir,ir->i", scores, moved)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
-from fieldfit.api.robustness import BLOCK, expected_scores, influence_on, matrices
+from fieldfit.api.robustness import SCORE_NUMBERS, expected_scores, influence_on, matrices
 from fieldfit.data.samples import as_table
 from fieldfit.report.shown import Shown, first_rows, frame_rows
 from fieldfit.report.table import PlainTable
@@ -144,7 +144,7 @@ def gross_error_sensitivity(fit: StandardErrors, parameters: object = None) -> S
         inverse = accuracy.inverse / accuracy.moments.total
         blocks: Iterator[tuple[int, FloatArray]] = (
             (start, scores @ inverse)
-            for start, scores in source.score_blocks(fit.theta, max(1, BLOCK // len(fit.theta)))
+            for start, scores in source.score_blocks(fit.theta, max(1, SCORE_NUMBERS // len(fit.theta)))
         )
     else:
         places = some_places(parameters, model.parameter_names)

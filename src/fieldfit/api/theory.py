@@ -30,11 +30,11 @@ from fieldfit.variance.expectations import SIMULATED
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 from fieldfit.variance.sandwich import between, efficiency, inverse_on
 
-_BATCHES = 10
+_DRAW_BATCHES = 10
 #: Second moments below this, relative to the largest possible, are rounding errors.
 _ROUNDING = 1e-12
 #: A direction involves a parameter if its entry is larger than this.
-_PART = 1e-6
+_INVOLVED_ENTRY = 1e-6
 
 
 def asymptotics(
@@ -142,9 +142,9 @@ class _Question:
 
     def simulated(self, n_simulated: int, random_state: int) -> Asymptotics:
         """By means over draws of the model, the same for the policy and for maximum likelihood."""
-        size = count_of(n_simulated, "n_simulated", _BATCHES) // _BATCHES
+        size = count_of(n_simulated, "n_simulated", _DRAW_BATCHES) // _DRAW_BATCHES
         draws = self.model.sample(self.theta, n_simulated, random_state)
-        batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_BATCHES)]
+        batches = [np.ascontiguousarray(draws.codes[b * size : (b + 1) * size]) for b in range(_DRAW_BATCHES)]
         full, why = _full_likelihood(self.model, batches[0][:1])
         span = _Span.of(self.model, self.bound, None if full is None else full(batches[0][:1]))
         error = reference = None
@@ -161,12 +161,12 @@ class _Question:
             if max(hidden, unseen, lost):
                 reference = None
                 why = (
-                    f"the {size * _BATCHES} draws do not show {max(hidden, unseen, lost)} directions of θ at all (states "
-                    f"that are too rare). Simulate more (n_simulated), or leave those parameters out of the model."
+                    f"the {size * _DRAW_BATCHES} draws do not show {max(hidden, unseen, lost)} directions of θ at all "
+                    f"(states that are too rare). Simulate more (n_simulated), or leave those parameters out of the model."
                 )
             elif not span.undetermined:
                 error = {kind: _jackknife_error(span, common, reference, kind) for kind in ("det", "root", "trace")}
-        source = f"{size * _BATCHES} draws ({draws.method} sampling)"
+        source = f"{size * _DRAW_BATCHES} draws ({draws.method} sampling)"
         return Asymptotics(
             bread, meat, covariance, reference, self.formula, source, error, why, span.undetermined, span.functions
         )
@@ -233,7 +233,7 @@ class _Span:
         """Υ Σ Υ, infinite if not determined and NaN if lost to rounding, and the number of directions lost."""
         inverse, lost = self._inverse(bread, self.determined, _ROUNDING * self.scale * self.weight)
         covariance = between(inverse, meat)
-        gone = self.open | (np.abs(lost).max(axis=1, initial=0.0) > _PART)
+        gone = self.open | (np.abs(lost).max(axis=1, initial=0.0) > _INVOLVED_ENTRY)
         covariance[gone], covariance[:, gone] = np.nan, np.nan
         covariance[self.open, self.open] = np.inf
         return covariance, lost.shape[1]
@@ -253,7 +253,7 @@ class _Span:
 def _jackknife_error(span: _Span, common: CommonDraws, reference: FloatArray, kind: str) -> float:
     """Standard error of the efficiency from leaving out one batch of draws at a time; NaN if a batch is too small."""
     values = []
-    for batch in range(_BATCHES):
+    for batch in range(_DRAW_BATCHES):
         bread, meat, unseen = common.without(batch).moments(span.inverse_information, reference, span.basis.shape[1])
         covariance, hidden = span.covariance(bread, meat)
         if max(hidden, unseen):

@@ -204,7 +204,7 @@ def _pair_names(dataset: Table) -> list[str]:
 
 
 #: Number of simulated datasets for the expectation of each refitted statistic.
-_EXPECTATION = 10
+_EXPECTATION_DATASETS = 10
 
 
 def goodness_of_fit(
@@ -281,7 +281,7 @@ def goodness_of_fit(
         return np.asarray(statistic(samples), dtype=np.float64).reshape(-1)
 
     def expectation(theta: FloatArray, seed: int) -> FloatArray:
-        seeds = replicate_seeds(seed, _EXPECTATION)
+        seeds = replicate_seeds(seed, _EXPECTATION_DATASETS)
         mean: FloatArray = np.mean(
             [measure(fit.model.simulate(dataset, theta, each), theta) for each in seeds], axis=0
         )

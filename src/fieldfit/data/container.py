@@ -43,7 +43,8 @@ MAX_DIMENSIONS = 32
 _HEADER_MEMBER = "header.json"
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_CHUNK = 2**20
+#: Bytes that are read or written at a time.
+_BYTES_AT_A_TIME = 2**20
 # Known by name, so that a dtype written in a file is looked up and never parsed.
 _DTYPES: dict[str, np.dtype[np.generic]] = {
     np.dtype(order + code).str: np.dtype(order + code)
@@ -151,8 +152,8 @@ def _write_member(archive: zipfile.ZipFile, name: str, method: int, parts: list[
     # equal fits make equal files.
     with archive.open(name, "w", force_zip64=large) as file:
         for part in parts:
-            for start in range(0, part.nbytes, _CHUNK):
-                file.write(part[start : start + _CHUNK])
+            for start in range(0, part.nbytes, _BYTES_AT_A_TIME):
+                file.write(part[start : start + _BYTES_AT_A_TIME])
 
 
 def _npy_preamble(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
@@ -371,7 +372,7 @@ class _Reader:
         if info.compress_type == zipfile.ZIP_DEFLATED:
             # Count what is really there (and check the CRC) before memory is taken for it.
             with archive.open(info) as file:
-                real = sum(len(chunk) for chunk in iter(lambda: file.read(_CHUNK), b""))
+                real = sum(len(chunk) for chunk in iter(lambda: file.read(_BYTES_AT_A_TIME), b""))
             if real != info.file_size:
                 self.fail(f"its member {info.filename!r} unpacks to {real} bytes, not to {info.file_size}")
         with archive.open(info) as file:
@@ -381,7 +382,7 @@ class _Reader:
             target = array.reshape(-1).view(np.uint8).data
             filled = 0
             while filled < n_bytes:
-                chunk = file.read(min(_CHUNK, n_bytes - filled))
+                chunk = file.read(min(_BYTES_AT_A_TIME, n_bytes - filled))
                 if not chunk:
                     self.fail(f"its member {info.filename!r} ends after {filled} of {n_bytes} bytes")
                 target[filled : filled + len(chunk)] = chunk

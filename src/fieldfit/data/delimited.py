@@ -15,7 +15,8 @@ from fieldfit.data.rawtable import RawTable, default_names
 from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
 
-_BATCH = 8192
+#: Rows that are checked and converted together.
+_ROWS_AT_A_TIME = 8192
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def read_delimited(
                 )
             pending.append(row)
             lines.append(reader.line_num)
-            if len(pending) == _BATCH:
+            if len(pending) == _ROWS_AT_A_TIME:
                 batches.append(_number_cells(pending, places))
                 pending = []
     except csv.Error as error:

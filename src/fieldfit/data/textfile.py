@@ -18,7 +18,8 @@ from fieldfit.types import DataError, FileAccessError, FileFormatError
 #: shrink by a factor of 1,000.
 MAX_UNPACKED_BYTES = 256 * 2**20
 MAX_RATIO = 200
-_CHUNK = 2**20
+#: Bytes that are unpacked at a time.
+_BYTES_AT_A_TIME = 2**20
 #: Files that are often given in place of text: how they begin, what they are and what to do.
 _FORMATS = {
     b"\x93NUMPY": "an array of NumPy: load it with numpy.load in Python, or save it with numpy.savetxt",
@@ -78,7 +79,7 @@ def _unpacked(data: bytes, shown: str) -> bytes:
     parts: list[bytes] = []
     size = 0
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(_BYTES_AT_A_TIME):
             size += len(chunk)
             if size > most:
                 raise FileFormatError(

@@ -31,7 +31,7 @@ _MOST_BOUNDARY_NUMBERS = 20_000_000
 #: Most factors of a model with shared parameters for which its interactions are listed.
 _MOST_SHARING = 20_000
 #: A direction affects a parameter if its entry is at least this share of the largest entry.
-_SHARE = 0.1
+_AFFECTED_SHARE = 0.1
 
 
 def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
@@ -92,7 +92,7 @@ def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
     solution = solution[:, written].T
     largest = np.abs(solution).max(axis=1, initial=0.0)
     solution = solution[largest > 0]
-    solution[np.abs(solution) < _SHARE * largest[largest > 0][:, None]] = 0.0
+    solution[np.abs(solution) < _AFFECTED_SHARE * largest[largest > 0][:, None]] = 0.0
     return csr_array(solution)
 
 

@@ -51,7 +51,7 @@ _WEAK = 0.01
 #: Samples, at least, from which a preconditioner is made.
 _PRECONDITIONER_SAMPLES = 20_000
 #: Largest share of distinct samples for which sorting saves time.
-_FEWER = 0.9
+_MOST_DISTINCT_SHARE = 0.9
 
 
 def pairwise_supports(part: FamilySelection) -> bool:
@@ -182,7 +182,7 @@ class PairwiseProblem(Problem):
     @cached_property
     def _distinct_bits(self) -> tuple[NDArray[np.uint8], IntArray | None]:
         """The distinct samples, and the number of each sample among them if that are clearly fewer."""
-        return distinct_rows(self._bits, _FEWER)
+        return distinct_rows(self._bits, _MOST_DISTINCT_SHARE)
 
     def _distinct_layout(self, weight: FloatArray | None) -> tuple[Layout, NDArray[np.uint8], FloatArray | None]:
         """The layout for sums of curvature, its samples, and the weights for it."""

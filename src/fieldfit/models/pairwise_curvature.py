@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: Numbers in one array of a chunk, and in the sums over all samples.
-_CHUNK, _MOST_CURVATURE_SUMS = 1 << 19, 1 << 25
+_CHUNK_NUMBERS, _MOST_CURVATURE_SUMS = 1 << 19, 1 << 25
 #: Cost of a multiplication in a sparse product, relative to a dense product.
 _SPARSE_COST = 12.0
 #: Blocks of two variables in one chunk, so that their arrays stay in the cache.
-_BLOCKS = 64
+_PAIRS_AT_A_TIME = 64
 
 
 def has_matrix_products(layout: Layout, n_variables: int, *, dense: bool, degrees: IntArray) -> bool:
@@ -125,7 +125,7 @@ def _parts(layout: Layout, m: int, weight: FloatArray | None) -> Iterator[_Part]
 
 
 def _chunks(n: int, widest: int) -> Iterator[tuple[int, int]]:
-    size = min(max(_CHUNK // widest, 128), 4096)
+    size = min(max(_CHUNK_NUMBERS // widest, 128), 4096)
     for start in range(0, n, size):
         yield start, min(start + size, n)
 
@@ -299,8 +299,8 @@ class _PairSums:
         """Add a chunk; return the variances of single variables, summed over blocks (m, samples)."""
         variances = np.zeros(field.shape)
         variable = np.arange(len(field))[:, None]
-        for first in range(0, len(part.blocks), _BLOCKS):
-            some = slice(first, first + _BLOCKS)
+        for first in range(0, len(part.blocks), _PAIRS_AT_A_TIME):
+            some = slice(first, first + _PAIRS_AT_A_TIME)
             a, b = part.blocks[some].T
             coupling = q[a, b][:, None]
             x_a, x_b, factor = x[a], x[b], weight[some]

@@ -39,7 +39,7 @@ _MOST_MISSING = 20
 #: Least share of pairs with an edge. Denser graphs are taken to connect all missing variables of a sample.
 _DENSE_FROM = 0.5
 #: Numbers (missing values × variables) in a block of samples.
-_BLOCK = 1 << 21
+_MISSING_NUMBERS = 1 << 21
 
 
 def sums_states(model: BoltzmannMachine, codes: Int32Array, parts: Sequence[FamilySelection]) -> bool:
@@ -202,7 +202,7 @@ class MissingPairwiseProblem(Problem):
         direction = None if v is None else self._field.to_matrix(v)
         stop = len(self._first) if stop is None else stop
         while start < stop:
-            widest = int(np.searchsorted(self._rows.pointer, self._rows.pointer[start] + _BLOCK // self.m))
+            widest = int(np.searchsorted(self._rows.pointer, self._rows.pointer[start] + _MISSING_NUMBERS // self.m))
             end = min(stop, max(start + 1, widest - 1))
             rows = self._rows.part(start, end)
             x = rows.codes.astype(np.float64)

@@ -23,7 +23,8 @@ from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray
 
-_ROWS = 1 << 16
+#: Samples whose products are summed at a time.
+_SAMPLES_AT_A_TIME = 1 << 16
 _SMALLEST, _FLATTEST = 1e-8, 1e-8
 
 
@@ -32,8 +33,8 @@ def code_moments(codes: NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:
     n, m = codes.shape
     second = np.zeros((m, m))
     with one_blas_thread():
-        for start in range(0, n, _ROWS):
-            block = codes[start : start + _ROWS].astype(np.float32)
+        for start in range(0, n, _SAMPLES_AT_A_TIME):
+            block = codes[start : start + _SAMPLES_AT_A_TIME].astype(np.float32)
             second += block.T @ block
     second /= n
     return np.diag(second).copy(), second

@@ -42,7 +42,7 @@ from fieldfit.policies.structure import BoundFamily
 from fieldfit.types import Array, FloatArray
 
 #: The kernel's samples in a chunk, fewest and most tasks, and most numbers in all tasks together.
-_CHUNK, _FEWEST_TASKS, _MOST_TASKS, _HELD = 512, 8, 32, 1 << 21
+_KERNEL_CHUNK_SAMPLES, _FEWEST_TASKS, _MOST_TASKS, _MOST_TASK_NUMBERS = 512, 8, 32, 1 << 21
 #: Bytes of the lists of members above which most of them are not in the cache.
 _CACHE = 1e6
 #: Most blocks whose sizes are counted one by one.
@@ -121,8 +121,8 @@ class PairwiseWork:
     def _tasks(self, lanes: float) -> Work:
         matrix = whole(self.m, 16) * whole(self.m, 32) if self.dense else 0.0
         held = whole(self.n_edges + self.m, 8) + matrix
-        chunks = max(1.0, math.ceil(lanes / _CHUNK))
-        most = min(max(_HELD // held, _FEWEST_TASKS), _MOST_TASKS)
+        chunks = max(1.0, math.ceil(lanes / _KERNEL_CHUNK_SAMPLES))
+        most = min(max(_MOST_TASK_NUMBERS // held, _FEWEST_TASKS), _MOST_TASKS)
         tasks = math.ceil(chunks / math.ceil(chunks / most))
         return {"pairwise_tasks": float(tasks), "sums": 2 * tasks * held + matrix}
 

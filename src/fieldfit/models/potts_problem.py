@@ -40,7 +40,7 @@ _MANY_PARAMETERS = 1_000_000
 #: Relative error of values in single precision, with a margin: rounded couplings make them step functions of θ.
 _SINGLE_NOISE = 1e-7
 #: Numbers in a block of components, for sums by sample.
-_BLOCK = 1 << 22
+_COMPONENT_NUMBERS = 1 << 22
 
 
 def potts_supports(part: FamilySelection) -> bool:
@@ -249,7 +249,7 @@ class PottsProblem(Problem):
 
     def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
         result = np.zeros(self.n_samples)
-        size = max(1, _BLOCK // self.n_variables)
+        size = max(1, _COMPONENT_NUMBERS // self.n_variables)
         for start in range(0, self.n_samples, size):
             stop = min(start + size, self.n_samples)
             numbers = self._components(mode, theta, v, start, stop)  # (m, k)

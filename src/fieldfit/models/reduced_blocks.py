@@ -23,7 +23,7 @@ from fieldfit.types import SingleArray
 #: Most directions of the common basis, and the fewest with which this preconditioner is used.
 MOST_DIRECTIONS, LEAST_DIRECTIONS = 256, 64
 #: Samples per direction in the sum of a block.
-_ROWS = 8
+_SAMPLES_PER_DIRECTION = 8
 
 
 def directions_that_fit(m: int, most_bytes: int) -> int:
@@ -57,7 +57,7 @@ class ReducedBlocks:
             )
             projected = design @ basis
             for j in range(m):
-                blocks[j] = drawn_moment(projected, variance[:, j], min(n, _ROWS * r))
+                blocks[j] = drawn_moment(projected, variance[:, j], min(n, _SAMPLES_PER_DIRECTION * r))
         left = np.maximum(values[::-1][r:], 0.0) / max(float(totals.sum()), 1e-30)
         return cls(basis, rest, blocks, np.outer(totals, left).astype(np.float32))
 

@@ -15,7 +15,7 @@ from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Int32Array
 
 #: Cost of a multiplication in many small products, relative to a large product.
-_SLOWER = 6.0
+_SMALL_PRODUCT_COST = 6.0
 #: Number of residuals that are collected before they are summed.
 _WAITING_RESIDUALS = 1 << 21
 
@@ -25,7 +25,7 @@ def is_sparse(codes: NDArray[np.uint8], n_edges: int) -> bool:
     n, m = codes.shape
     ones = np.count_nonzero(codes, axis=1).astype(np.float64)
     size = n_edges + m
-    few = _SLOWER * float((ones * (ones + 1)).sum()) / 2 * m**2 < n * size**2
+    few = _SMALL_PRODUCT_COST * float((ones * (ones + 1)).sum()) / 2 * m**2 < n * size**2
     return bool(few and (m + 1) ** 4 <= 8 * size**2)
 
 

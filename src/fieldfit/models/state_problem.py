@@ -32,7 +32,7 @@ MOST_BLOCK_STATES = 64
 #: Most bytes of the rows D of one problem.
 MOST_STATE_BYTES = 3 << 30
 #: Rows of D that are multiplied at a time.
-_CHUNK = 1 << 16
+_MULTIPLIED_ROWS = 1 << 16
 
 
 def state_supports(part: FamilySelection, q: int) -> bool:
@@ -62,7 +62,7 @@ class BlockRows:
 
     def chunks(self) -> Iterator[slice]:
         """Slices of the blocks that are multiplied at a time."""
-        size = max(1, _CHUNK // self.rows.shape[1])
+        size = max(1, _MULTIPLIED_ROWS // self.rows.shape[1])
         return (slice(start, start + size) for start in range(0, len(self.rows), size))
 
     def weights(self, beta: float, row_weight: FloatArray | None, part: slice) -> FloatArray | float:

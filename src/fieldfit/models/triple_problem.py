@@ -20,9 +20,9 @@ from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, IntArray
 
 #: Number of chunks of sequences that run in parallel, and numbers in the sums of arcs of all chunks.
-_CHUNKS, _MOST_TRIPLE_SUMS = 32, 1 << 24
+_PARALLEL_CHUNKS, _MOST_TRIPLE_SUMS = 32, 1 << 24
 #: Number of sequences that run through the recursion together, as in kernels/chain.hpp.
-_BATCH = 4
+_SEQUENCES_TOGETHER = 4
 
 
 class TripleProblem(ChainProblem):
@@ -48,8 +48,8 @@ class TripleProblem(ChainProblem):
     def _chunks(self) -> tuple[IntArray, IntArray]:
         """The ends of the chunks, and the order of the sequences: those that run together have about the same length."""
         by_length = np.argsort(-self.dataset.lengths, kind="stable")
-        batches = [by_length[k : k + _BATCH] for k in range(0, len(by_length), _BATCH)]
-        count = max(1, min(_CHUNKS, _MOST_TRIPLE_SUMS // max(1, self._triples.n_arcs), len(batches)))
+        batches = [by_length[k : k + _SEQUENCES_TOGETHER] for k in range(0, len(by_length), _SEQUENCES_TOGETHER)]
+        count = max(1, min(_PARALLEL_CHUNKS, _MOST_TRIPLE_SUMS // max(1, self._triples.n_arcs), len(batches)))
         parts = [np.concatenate([np.zeros(0, dtype=np.int64), *batches[c::count]]) for c in range(count)]
         return np.concatenate(([0], np.cumsum([len(part) for part in parts]))), np.concatenate(parts)
 

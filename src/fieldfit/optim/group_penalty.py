@@ -23,7 +23,7 @@ from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray
 
 #: A model is minimised by at most this many Newton steps, each halved this often, or proximal gradient steps. Few of them
 #: leave many more evaluations to do.
-_NEWTON, _HALVED, _STEPS = 40, 8, 800
+_MOST_ROOT_STEPS, _MOST_STEP_HALVINGS, _MOST_GRADIENT_STEPS = 40, 8, 800
 #: Newton steps go on to this share of the tolerance: the last one is cheap next to an evaluation.
 _CLOSER = 0.01
 #: Coordinates without a penalty move alone until their gradient is below this share of that of the groups.
@@ -184,14 +184,14 @@ class _StepModel:
         """The step d with d = d(b) and b = Rᵀd, by Newton steps on b; None where they do not reach ``tol``."""
         b = np.zeros(self.right.shape[1])
         step, rest, size = self._at(b, proximal)
-        for _ in range(_NEWTON):
+        for _ in range(_MOST_ROOT_STEPS):
             if size <= tol:
                 return step
             try:
                 move = np.linalg.solve(np.eye(len(b)) - proximal.curvature(self.right, self.left), rest)
             except np.linalg.LinAlgError:
                 return None
-            for halved in range(_HALVED):
+            for halved in range(_MOST_STEP_HALVINGS):
                 trial = b - 0.5**halved * move
                 step, rest, moved = self._at(trial, proximal)
                 if moved < size:
@@ -210,7 +210,7 @@ class _StepModel:
     def by_gradients(self, proximal: ProximalPoints, metric: FloatArray, tol: float) -> FloatArray:
         """The step by accelerated proximal gradients, whose ``metric`` is not below B."""
         at, ahead, momentum = self.x.copy(), self.x.copy(), 1.0
-        for _ in range(_STEPS):
+        for _ in range(_MOST_GRADIENT_STEPS):
             step = ahead - self.x
             slope = self.gradient + self.scale * step - self.left @ (self.right.T @ step)
             towards = proximal(ahead - slope / metric)

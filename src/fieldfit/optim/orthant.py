@@ -28,7 +28,7 @@ _WINDOW, _SLOW = 5, 5e-4
 #: They do so too after this many steps, and where more than this share of the steps had to be shortened.
 _MOST_ORTHANT_STEPS, _SHORTENED = 100, 0.2
 #: Coordinates from which those that stand still are left out, where they are at least this share.
-_MANY, _STILL = 4_096, 0.7
+_MANY_COORDINATES, _STILL_SHARE = 4_096, 0.7
 
 
 class OrthantSteps:
@@ -69,12 +69,12 @@ class OrthantSteps:
 
     def _follow(self, x: FloatArray, pseudo: FloatArray) -> None:
         """Leave out the coordinates that stand still, where they are many, and take in those that begin to move."""
-        if self._size < _MANY:
+        if self._size < _MANY_COORDINATES:
             return
         moving = x != 0
         moving |= pseudo != 0
         before = self._kept
-        if np.count_nonzero(moving) > (1 - _STILL) * len(self._memory.steps[0]):
+        if np.count_nonzero(moving) > (1 - _STILL_SHARE) * len(self._memory.steps[0]):
             if before is None or np.count_nonzero(moving[before]) == np.count_nonzero(moving):
                 return
             moving[before] = True

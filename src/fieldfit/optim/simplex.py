@@ -22,7 +22,8 @@ from fieldfit.types import BoolArray, FloatArray
 
 ValueGrad = Callable[[FloatArray], tuple[float, FloatArray]]
 
-_STEPS = 300
+#: Steps of a search at most.
+_MOST_SIMPLEX_STEPS = 300
 _HALVINGS = 40
 #: A predicted decrease below this is none, relative to the function where that is large: a sum of many logarithms is not
 #: known better.
@@ -132,7 +133,7 @@ def descend(value_grad: ValueGrad, start: FloatArray, use: BoolArray) -> tuple[F
     value, slope = value_grad(alpha)
     matrix = np.eye(len(alpha)) * max(float(np.abs(slope).max()), 1e-8) * 4.0
     fresh = True
-    for _ in range(_STEPS):
+    for _ in range(_MOST_SIMPLEX_STEPS):
         step = _step(matrix, slope, alpha, use)
         predicted = -float(slope @ step)
         if predicted <= _NEGLIGIBLE_DECREASE * max(1.0, abs(value)):

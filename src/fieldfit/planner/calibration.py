@@ -51,9 +51,9 @@ _TIMED = ("seconds", "setup_seconds")
 #: Median relative error over the calibration's own runs up to which it is kept.
 _WORTH_KEEPING = 0.25
 #: Share of waiting for other programs above which it is not kept: the gain of threads cannot be measured then.
-_BUSY = 0.3
+_MOST_WAITED = 0.3
 #: Passes over all runs; most evaluations of a run in a pass, and seconds after which there are no more.
-_PASSES, _REPEATS, _SECONDS = 2, 5, 0.0015
+_RUN_PASSES, _MOST_PASS_EVALUATIONS, _PASS_SECONDS = 2, 5, 0.0015
 #: Seconds of all set-ups of a run after which there are no more: the least of two is enough for long ones.
 _SETUP_SECONDS = 0.003
 
@@ -105,7 +105,7 @@ def calibration(*, fresh: bool = False) -> Calibration:
     rates = None if fresh else _read(path)
     if rates is None:
         rates = measure()
-        if rates.error <= _WORTH_KEEPING and (rates.threads == 1 or rates.waited <= _BUSY):
+        if rates.error <= _WORTH_KEEPING and (rates.threads == 1 or rates.waited <= _MOST_WAITED):
             _write(path, rates)
     _KNOWN[key] = rates
     return rates
@@ -219,7 +219,7 @@ class CalibrationRun:
         self.problem = self.model.compile(self.table, self.bound.draw(0, 0, self.table.n))
         self.setups.append(clock() - began)
 
-    def evaluate(self, repeats: int = _REPEATS, most_seconds: float = _SECONDS) -> None:
+    def evaluate(self, repeats: int = _MOST_PASS_EVALUATIONS, most_seconds: float = _PASS_SECONDS) -> None:
         """A few evaluations, timed; one before them brings the data back into the cache."""
         self.problem.value_grad(self.theta)
         began = clock()
@@ -252,7 +252,7 @@ def measure() -> Calibration:
     times: dict[tuple[int, int], list[float]] = {}
     with use_threads(1), one_blas_thread():
         timed = [CalibrationRun.of(*arguments) for arguments in runs()]
-        for _ in range(_PASSES):
+        for _ in range(_RUN_PASSES):
             for run in timed:
                 run.compile_again()
             for run in timed:

@@ -40,9 +40,9 @@ _USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
 #: prediction below this is run instead.
 SHORT = 0.03
 #: Seconds after its deadline at which a fit is given up within an iteration.
-_GRACE = 0.05
+_GRACE_SECONDS = 0.05
 #: Largest γ above, γ over the measured slope, and γ where the fits were stopped early and no slope is known.
-_STEEPEST, _RISING, USUAL_GROWTH = 0.5, 1.2, 1 / 3
+_LARGEST_GROWTH, _GROWTH_OVER_SLOPE, USUAL_GROWTH = 0.5, 1.2, 1 / 3
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def growth(evaluations: float, fewer_evaluations: float, ratio: float) -> float:
     if min(evaluations, fewer_evaluations) < 1 or ratio <= 1:
         return 0.0
     slope = math.log(evaluations / fewer_evaluations) / math.log(ratio)
-    return min(max(_RISING * slope, 0.0), _STEEPEST)
+    return min(max(_GROWTH_OVER_SLOPE * slope, 0.0), _LARGEST_GROWTH)
 
 
 def pilot_evaluations(r: int) -> int:
@@ -133,7 +133,7 @@ def maximise(
     tol: Tolerance = DEFAULT_TOL,
     deadline: float = math.inf,
     most_evaluations: float = math.inf,
-    grace: float = _GRACE,
+    grace: float = _GRACE_SECONDS,
 ) -> Solution:
     """Maximise from 0 as `fit` does, to its accuracy.
 
@@ -182,7 +182,7 @@ def timed_fit(
     tol: Tolerance = DEFAULT_TOL,
     deadline: float = math.inf,
     most_evaluations: float = math.inf,
-    grace: float = _GRACE,
+    grace: float = _GRACE_SECONDS,
 ) -> tuple[Solution, Steps]:
     """A fit as in `maximise`, and its steps to convergence, with Hessian products and preconditioners.
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fieldfit.planner.ingredients import Ingredient
 
 #: λ at which a family of sequences is timed beside λ = 1, and at which drawing and compiling is timed besides.
-_PART, _MORE = 0.3, 0.7
+_TIMED_LAM, _LARGER_TIMED_LAM = 0.3, 0.7
 #: Largest and smallest number of sequences that are timed, and by which factor fewer are timed beside them.
 _MOST_TIMED, _FEWEST_TIMED, _FEWER = 1500, 600, 3
 #: Evaluations of all timed sequences that the timing takes in a hurry, and how often one is timed then.
@@ -148,7 +148,7 @@ def timed_work(
     order = np.random.default_rng(0).permutation(n)[:most]
     rows = dataset if n <= most else dataset.subset(np.sort(order))
     fewer = dataset.subset(np.sort(order[: max(1, len(order) // _FEWER)]))
-    runs = ((rows, name), (fewer, name), (rows, f"{_PART}*{name}"), (rows, f"{_MORE}*{name}"))
+    runs = ((rows, name), (fewer, name), (rows, f"{_TIMED_LAM}*{name}"), (rows, f"{_LARGER_TIMED_LAM}*{name}"))
     problems: list[Problem] = []
     setups = [math.inf] * len(runs)
 
@@ -165,15 +165,15 @@ def timed_work(
     repeats = 7 if most_rows is None else _HURRIED_REPEATS
     whole, few, part = (typical_seconds(problem, theta, repeats) for problem in problems[:3])
     set_up()
-    base = (part / whole - _PART) / (1 - _PART)
+    base = (part / whole - _TIMED_LAM) / (1 - _TIMED_LAM)
     # With a random Z drawing comes on top, in proportion to what is drawn.
-    slope = max(setups[3] - setups[2], 0.0) / (_MORE - _PART)
+    slope = max(setups[3] - setups[2], 0.0) / (_LARGER_TIMED_LAM - _TIMED_LAM)
     return TimedWork(
         n,
         Line.through(rows.n, whole, fewer.n, few),
         Line.through(rows.n, setups[0], fewer.n, setups[1]),
         min(max(base, 0.0), 1.0),
-        Line(max(setups[2] - _PART * slope, 0.0) / rows.n, slope / rows.n),
+        Line(max(setups[2] - _TIMED_LAM * slope, 0.0) / rows.n, slope / rows.n),
     )
 
 

@@ -27,11 +27,11 @@ from fieldfit.variance.moments import expected_problem
 
 #: Relative residual of a solve, and its fewest steps, also after its deadline: a few more hardly change a ratio of
 #: variances, many fewer do.
-_TOLERANCE, _FEWEST_CG_STEPS = 1e-3, 12
+_SOLVE_RESIDUAL, _FEWEST_CG_STEPS = 1e-3, 12
 #: Directions up to which a search uses all of them, and random directions that it uses else.
 _MANY_DIRECTIONS, _SEARCHED = 60, 6
 #: Information of the reference on a direction, relative to that of all families together, below which it is left out.
-_DETERMINED = 1e-5
+_LEAST_INFORMATION = 1e-5
 
 
 def named_metric(criterion: Criterion, directions: FloatArray, reference: int) -> FloatArray:
@@ -151,7 +151,7 @@ def solved_basis(
             more, account = conjugate_gradients(
                 curvature,
                 rest,
-                tol=min(_TOLERANCE / max(far, 1e-300), 1.0),
+                tol=min(_SOLVE_RESIDUAL / max(far, 1e-300), 1.0),
                 max_iter=most,
                 preconditioner=scale + added,
             )
@@ -177,4 +177,4 @@ def determined(moments: MixtureMoments, reference: int) -> FloatArray:
     """
     whitened, _ = whitening(moments.J)
     shares, turned = np.linalg.eigh(whitened.T @ moments.J[reference] @ whitened)
-    return np.asarray(whitened @ turned[:, shares > _DETERMINED * max(float(shares[-1]), 0.0)])
+    return np.asarray(whitened @ turned[:, shares > _LEAST_INFORMATION * max(float(shares[-1]), 0.0)])

@@ -42,9 +42,9 @@ _TIMING_SHARE, _FIT_SHARE = 0.2, 0.07
 _NOISE_PASSES = 8.0
 #: Multiply–adds for each ingredient in units of r³, for products of dense moments and for inverses in the search; and
 #: multiply–adds per second.
-_ALGEBRA, _MULTIPLIED = 33.0, 5e9
+_MULTIPLY_ADDS, _MULTIPLY_ADDS_PER_SECOND = 33.0, 5e9
 #: Seconds that compiling one sum over all states of a complete graph takes, for each state: about a second for 2^19.
-_COMPILING = 2e-6
+_COMPILING_SECONDS_PER_STATE = 2e-6
 
 
 class FitWork(NamedTuple):
@@ -207,7 +207,7 @@ class Builder:
         request, pilot, model, rows = self.request, self.pilot, self.request.model, self.rows
         optional, front = bool(self._known) and request.policies is None, f"{law}: skipped,"
         moment_flops = self.counted_passes * rows.n * flops
-        compiling = _COMPILING * model.states_at_once(bound)
+        compiling = _COMPILING_SECONDS_PER_STATE * model.states_at_once(bound)
         if optional and self._left() <= 0:
             return SkippedError(f"{front} nothing is left of {self.allowance.limit}.", for_time=True)
         if optional and moment_flops > self.flops:
@@ -225,7 +225,7 @@ class Builder:
             problem, evaluation, steps = known
             moments = _NOISE_PASSES * evaluation
         if pilot.effort.dense:
-            moments += _ALGEBRA * model.n_parameters**3 / _MULTIPLIED
+            moments += _MULTIPLY_ADDS * model.n_parameters**3 / _MULTIPLY_ADDS_PER_SECOND
         needed, left = clock() - began + moments, self._left()
         if optional and needed > left:
             return self._too_long(f"{front} estimating its variance", needed, left)

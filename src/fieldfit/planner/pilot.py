@@ -45,7 +45,7 @@ PILOT_POLICY, FULL = Policy.parse("PL1"), Policy.parse("FL")
 #: Shares of a budget: for the pilot's fits, for the moments, and for all that a plan does.
 PILOT, MOMENTS, SURVEY = 0.06, 0.08, 0.2
 #: Share of a budget in seconds for the search for joint states that never occur.
-_SEPARATION = 0.02
+_SEPARATION_SHARE = 0.02
 #: Share of a budget in FLOPs for the pilot and the moments, and of one in seconds that the smallest effort may take.
 SURVEY_FLOPS = 0.3
 #: Parameters up to which moments may be dense matrices: where the Hessian of PL1 takes no longer than solves in a few
@@ -54,9 +54,9 @@ MOST_DENSE_MOMENTS, _ALWAYS_DENSE = 500, 120
 #: Parameters from which half the directions and steps must do.
 _VERY_MANY = 20_000
 #: Seconds of a plan that do not depend on the effort.
-_FIXED = 0.02
+_FIXED_SECONDS = 0.02
 #: Families whose moments are taken, in units of PL1.
-_FAMILIES = 6.0
+_USUAL_FAMILIES = 6.0
 #: Fewest samples of a pilot and of moments.
 _FEWEST_ROWS = 40
 #: Fewest evaluations of a pilot with a budget in FLOPs.
@@ -64,12 +64,12 @@ _FEWEST_EVALUATIONS = 8
 #: Fewest steps of a solve, and steps that one usually takes.
 _FEWEST_SOLVE_STEPS, _USUAL_SOLVE_STEPS = 20, 50
 #: Of sequences every fourth sample of the pilot is fitted beside all of them, in this share of the time.
-_QUARTER, _FIRST = 4, 0.4
+_FEWER_FACTOR, _FEWER_TIME_SHARE = 4, 0.4
 #: Samples for each parameter below which the pilot's own samples look better than they are: θ̂ has adapted to them.
 UNADAPTED = 20
 #: How many times as many samples are simulated where they are cheap. A few hundred for 190 parameters make the variance of
 #: PL1 too large: the error of its bread enters squared.
-_PLENTY = 4
+_SIMULATED_FACTOR = 4
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def affordable_effort(
         # A solve that is stopped early overestimates the variance of PL1; fewer samples only make it less certain.
         steps = best.cg_steps if part > 0.6 else max(_FEWEST_SOLVE_STEPS, 2 * best.cg_steps // 3)
         effort = Effort(rows, moment_rows, probes, steps, best.dense)
-        if _FAMILIES * effort.passes(min(hessian, r), directions) * speed.at(moment_rows) <= MOMENTS * budget:
+        if _USUAL_FAMILIES * effort.passes(min(hessian, r), directions) * speed.at(moment_rows) <= MOMENTS * budget:
             return effort
     return Effort(rows, _FEWEST_ROWS, 1, _FEWEST_SOLVE_STEPS, best.dense)
 
@@ -143,7 +143,7 @@ def check_budget(effort: Effort, r: int, hessian: float, target: Target, speed: 
     """
     seconds, each = target.flops is None, speed.at(effort.rows)
     moments = effort.passes(min(hessian, r)) * speed.at(effort.moment_rows)
-    least = moments + (gone + _FIXED + pilot_evaluations(r) * each if seconds else _FEWEST_EVALUATIONS * each)
+    least = moments + (gone + _FIXED_SECONDS + pilot_evaluations(r) * each if seconds else _FEWEST_EVALUATIONS * each)
     if least > SURVEY_FLOPS * target.limit:
         unit, argument = ("s", "") if seconds else ("FLOPs", "flops=")
         raise FieldfitError(
@@ -198,7 +198,7 @@ def moment_rows(model: Model, pilot: Pilot, random_state: int, *, counted: bool)
         # As many as needed: simulated samples are not limited by the data. Where all have the same normaliser, many more
         # cost little.
         plenty = pilot.effort.dense and not counted and math.isfinite(model.n_states) and not rows.has_missing
-        size = _PLENTY * most if plenty else most
+        size = _SIMULATED_FACTOR * most if plenty else most
         with contextlib.suppress(ModelError):
             return model.simulate(rows.subset(np.resize(np.arange(rows.n), size)), pilot.theta, seed), True
     if rows.n <= most:
@@ -241,11 +241,11 @@ def run_pilot(request: Request) -> Pilot:
         return solution, steps, float(solution.evaluations + solution.hessian_products)
 
     problem, fewer, scaling, before = plain_problem(model, rows), rows, 1.0, 0.0
-    sequences = problem.optimiser == "lbfgs" and rows.n >= 2 * _QUARTER
+    sequences = problem.optimiser == "lbfgs" and rows.n >= 2 * _FEWER_FACTOR
     if sequences:
-        fewer = rows.subset(np.arange(0, rows.n, _QUARTER))
+        fewer = rows.subset(np.arange(0, rows.n, _FEWER_FACTOR))
         now = clock()
-        first, few, before = fit(plain_problem(model, fewer), fewer, now + _FIRST * (deadline - now))
+        first, few, before = fit(plain_problem(model, fewer), fewer, now + _FEWER_TIME_SHARE * (deadline - now))
     solution, steps, spent = fit(problem, rows, deadline)
     if sequences:
         ratio = rows.n / fewer.n
@@ -256,9 +256,11 @@ def run_pilot(request: Request) -> Pilot:
     theta = np.array(solution.x, dtype=np.float64)
     separated = separated_samples(
         request, rows, problem, theta, dense=effort.dense,
-        seconds=math.inf if target.seconds is None else _SEPARATION * target.seconds,
+        seconds=math.inf if target.seconds is None else _SEPARATION_SHARE * target.seconds,
     )  # fmt: skip
-    return Pilot(theta, rows, solution.converged, effort, fewer, steps, spent + before / _QUARTER, scaling, separated)
+    return Pilot(
+        theta, rows, solution.converged, effort, fewer, steps, spent + before / _FEWER_FACTOR, scaling, separated
+    )
 
 
 def separated_samples(

@@ -37,13 +37,13 @@ _EXAMPLE = """\
 >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
 >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])"""
 #: A policy counts as better if its variance is at least this much lower.
-_BETTER = 0.01
+_BETTER_VARIANCE = 0.01
 #: Relative difference from the reference that is not written.
-_EQUAL = 5e-5
+_EQUAL_VARIANCE = 5e-5
 #: Relative standard error from which on the table shows it: differences of half a percent count.
 _SHOWN_ERROR = 2.5e-3
 #: Panels beside each other.
-_ACROSS = 2
+_PANELS_ACROSS = 2
 
 
 @filled({"example": _EXAMPLE})
@@ -192,7 +192,7 @@ class Plan:
     @property
     def next_better(self) -> Candidate | None:
         """The cheapest policy that is clearly more accurate than the recommended one, or None."""
-        limit = self.best_candidate.variance * (1 - _BETTER)
+        limit = self.best_candidate.variance * (1 - _BETTER_VARIANCE)
         if self._least is not None and limit <= self._least:
             return None
         better = [
@@ -226,7 +226,7 @@ class Plan:
         relative = self.relative
         what = "squared error" if self.squared_error else "variance"
         accuracy = f"its {what} is {best.variance:.4g} times that of {relative}"
-        if abs(best.variance - 1) < _EQUAL:
+        if abs(best.variance - 1) < _EQUAL_VARIANCE:
             accuracy = f"its {what} is that of {relative}"
         if best.policy == self.reference:
             accuracy = f"it is the reference of the comparison ({relative})"
@@ -251,7 +251,7 @@ class Plan:
                 + (", and it is within the budget." if math.isfinite(self.budget) else ".")
             )
         least = min(policy.variance for policy in self.candidates)
-        if self._least is not None and least < self._least * (1 - _BETTER):
+        if self._least is not None and least < self._least * (1 - _BETTER_VARIANCE):
             lines.append(
                 f"Variances below {self._least:g} come from the pilot's samples: where the model is right, no estimator "
                 "is more accurate than maximum likelihood."
@@ -394,13 +394,13 @@ class Plan:
             # λF alone goes to infinity as λ goes to 0; the others would be flat below it.
             top = 1.15 * max(float(curves.loc[curves["lam"] >= 0.3, "variance"].max()), 1.05)
             low = min(1.0, float(curves["variance"].min()))
-            label = f"variance relative to\n{relative}" if place % _ACROSS == 0 else ""
+            label = f"variance relative to\n{relative}" if place % _PANELS_ACROSS == 0 else ""
             limits = (low * (top / low) ** -0.04, top)
             panels.append(
                 Panel(f"family {family}", "selection probability λ", label, series, levels, x_range=(0.0, 1.0),
                       y_range=limits, log_y=True, plain_ticks=True)
             )  # fmt: skip
-        rows = [panels[start : start + _ACROSS] for start in range(0, len(panels), _ACROSS)]
+        rows = [panels[start : start + _PANELS_ACROSS] for start in range(0, len(panels), _PANELS_ACROSS)]
         return draw_panels(rows, width=3.9, height=3.4)
 
     @cached_property
@@ -417,7 +417,7 @@ class Plan:
                 policy.cost,
                 policy.variance,
                 policy.variance * policy.error,
-                policy.on_frontier and policy.variance <= (1 + _BETTER) * least_at(self.edge, policy.cost),
+                policy.on_frontier and policy.variance <= (1 + _BETTER_VARIANCE) * least_at(self.edge, policy.cost),
                 policy.why,
                 self._cost_text(policy.cost),
             )

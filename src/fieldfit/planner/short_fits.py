@@ -23,9 +23,9 @@ from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError
 
 #: The share of the samples, or of the components, that is selected where not all of them are.
-_PART = 0.3
+_SELECTED_SHARE = 0.3
 #: Runs of a fit, of which the least time counts; one that is not short after all is run once.
-_RUNS = 3
+_TIMED_RUNS = 3
 
 #: Fits an estimator to the samples of a plan.
 Run = Callable[[Policy | Staged], object]
@@ -48,7 +48,9 @@ class ShortFits:
         for place, part in enumerate(parts):
             selected = part.together
             if part.free:
-                selected = self._with_fixed(part.selected, part.law.at(_PART, 1.0), costs, place, _PART)
+                selected = self._with_fixed(
+                    part.selected, part.law.at(_SELECTED_SHARE, 1.0), costs, place, _SELECTED_SHARE
+                )
             parts[place] = replace(part, selected=selected)
         return replace(costs, ingredients=parts)
 
@@ -77,7 +79,7 @@ class ShortFits:
         times: list[float] = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            while predicted < SHORT and len(times) < _RUNS and self._seconds_left() > 2 * SHORT:
+            while predicted < SHORT and len(times) < _TIMED_RUNS and self._seconds_left() > 2 * SHORT:
                 began = clock()
                 try:
                     self._run(estimator)

@@ -28,13 +28,13 @@ from fieldfit.report.frontier_chart import MixtureTable
 from fieldfit.types import FloatArray
 
 #: Directions up to which all pairs of ingredients are searched.
-_THOROUGH = 30
+_MOST_THOROUGH_DIRECTIONS = 30
 #: Shares of the most expensive pure policy's cost at which the joint optimum is computed, to draw the frontier.
-_BUDGETS = (0.05, 0.15, 0.4, 0.8)
+_SHOWN_BUDGET_SHARES = (0.05, 0.15, 0.4, 0.8)
 #: Log ratio to the variance of the first stage from which a refined estimator's predicted variance is not shown.
-_IMPLAUSIBLE = 0.05
+_IMPLAUSIBLE_LOG_VARIANCE = 0.05
 #: Standard errors by which a variance is clearly below that of maximum likelihood.
-_CLEARLY = 3.0
+_CLEARLY_BELOW_ERRORS = 3.0
 #: Share of a budget in seconds that the search may take.
 _SEARCH_SHARE = 0.03
 #: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
@@ -92,7 +92,13 @@ class Survey:
 
         Where one may be, the best of many policies must be so by three standard errors.
         """
-        return None if self.moments.full is None else Floor(1.0) if self.is_bounded else Floor(1.0, _CLEARLY)
+        return (
+            None
+            if self.moments.full is None
+            else Floor(1.0)
+            if self.is_bounded
+            else Floor(1.0, _CLEARLY_BELOW_ERRORS)
+        )
 
     @property
     def is_bounded(self) -> bool:
@@ -179,7 +185,7 @@ class Survey:
             )
             for term in self.refined
             if not isinstance(term.stage.limit, int)
-            and not self._log_variance(term) <= self._first_stage(term) + _IMPLAUSIBLE
+            and not self._log_variance(term) <= self._first_stage(term) + _IMPLAUSIBLE_LOG_VARIANCE
         }
 
     def _first_stage(self, term: RefinedTerm) -> float:
@@ -309,10 +315,10 @@ class Survey:
             if mixture is not None:
                 mixtures.append((mixture, origin))
 
-        small, hurried = search.quick.rank <= _THOROUGH, math.isfinite(allowed)
+        small, hurried = search.quick.rank <= _MOST_THOROUGH_DIRECTIONS, math.isfinite(allowed)
         largest = max(mixture.cost for mixture in known)
         began, ran = clock(), 0
-        shown = _BUDGETS if small else () if hurried else _BUDGETS[1::2]
+        shown = _SHOWN_BUDGET_SHARES if small else () if hurried else _SHOWN_BUDGET_SHARES[1::2]
         for share in shown:
             if clock() - began < allowed / 2:
                 add(search.joint(share * largest, thorough=False), Origin.JOINT)

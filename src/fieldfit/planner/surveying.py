@@ -27,19 +27,19 @@ from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.variance.separation import refused_second_stage
 
 #: Seconds for the families beside the first where the budget is not in seconds.
-_UNHURRIED = 10.0
+_UNHURRIED_SECONDS = 10.0
 #: Share of the survey's seconds for the solves; what comes after them takes the rest.
-_SOLVES = 0.7
+_SOLVES_SHARE = 0.7
 #: Share of the survey's seconds that refined estimators leave for what comes after them.
-_SEARCH = 0.15
+_AFTER_STAGES_SHARE = 0.15
 #: Share of the survey's seconds for timing short fits.
-_SHORT_FITS = 0.1
+_SHORT_FITS_SHARE = 0.1
 #: Share of the time and FLOPs left after the pilot for second stages that need no other family.
-_EARLY = 0.5
+_EARLY_STAGES_SHARE = 0.5
 #: Iterations of Newton's method from 0 at least.
 _NEWTON_ITERATIONS = 10
 #: Parts of the data that a first stage of ``A >> FL`` uses: it only has to start near.
-_STARTS = (0.3, 0.1)
+_START_SHARES = (0.3, 0.1)
 
 
 def make_survey(request: Request, rates: Calibration) -> Survey:
@@ -126,7 +126,7 @@ class Ground:
         rows, simulated = moment_rows(model, pilot, request.random_state, counted=target.flops is not None)
         each = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
         now = clock()
-        allowance = Allowance(now + _UNHURRIED, f"the {_UNHURRIED:g} s for variances")
+        allowance = Allowance(now + _UNHURRIED_SECONDS, f"the {_UNHURRIED_SECONDS:g} s for variances")
         if target.seconds is not None:
             share = SURVEY * target.seconds
             told = f"the {share:.2g} s for reading, pilot and variances ({SURVEY:.0%} of the budget)"
@@ -172,8 +172,8 @@ class Ground:
         """
         if self._has_stages:
             ingredients = builder.build([law for law in laws if law in PILOT_POLICY.laws])
-            until = clock() + _EARLY * (self.allowance.left() - builder.reserved)
-            setting = self._setting(ingredients, stages, lambda: until - clock(), _EARLY * builder.flops)
+            until = clock() + _EARLY_STAGES_SHARE * (self.allowance.left() - builder.reserved)
+            setting = self._setting(ingredients, stages, lambda: until - clock(), _EARLY_STAGES_SHARE * builder.flops)
             stages += usual_stages(PILOT_POLICY, (), setting, reasons, early=True)
             builder.flops -= sum(stage.flops for stage in stages)
 
@@ -186,12 +186,12 @@ class Ground:
         flops: float,
     ) -> None:
         """Plan the second stages that were requested, or the usual ones that are not planned yet."""
-        later = builder.reserved + self.part(_SEARCH)
+        later = builder.reserved + self.part(_AFTER_STAGES_SHARE)
         setting = self._setting(ingredients, stages, lambda: self.allowance.left() - later, flops)
         stages += [staged.second.plan(staged.first, setting) for staged in self.request.staged]
         if self._has_stages:
             parts = [part.law for part in ingredients if part.noise is Noise.TOGETHER][:1]
-            starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _STARTS)]
+            starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _START_SHARES)]
             stages += usual_stages(PILOT_POLICY, starts, setting, reasons, early=False)
 
     def _setting(
@@ -218,7 +218,7 @@ class Ground:
         """Takes the moments of ingredients and of stages that have moments of their own."""
         limits = [(str(stage.staged), stage.limit) for stage in stages]
         terms = [StageTerm(name, limit) for name, limit in limits if not isinstance(limit, int)]
-        deadline = math.inf if self.request.target.seconds is None else self.began + self.part(_SOLVES)
+        deadline = math.inf if self.request.target.seconds is None else self.began + self.part(_SOLVES_SHARE)
         return Gathering(self.request, ingredients, terms, self.pilot, self.rows, self.simulated, deadline)
 
     def costs(self, ingredients: list[Ingredient], rates: Calibration) -> tuple[FitCosts, ShortFits | None]:
@@ -230,7 +230,7 @@ class Ground:
         )
         if request.target.flops is not None or request.shards is not None:
             return costs, None
-        until = clock() + self.part(_SHORT_FITS)
+        until = clock() + self.part(_SHORT_FITS_SHARE)
         short = ShortFits(request.refit, lambda: min(until - clock(), self.allowance.left()))
         return short.timed(costs), short
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: Blocks of the jackknife.
-_BLOCKS = 20
+_JACKKNIFE_BLOCKS = 20
 #: Standard errors of d from which on the refined estimate is worse.
-_ERRORS = 2.0
+_WORSE_ERRORS = 2.0
 
 
 def is_worse(
@@ -47,12 +47,12 @@ def is_worse(
     both = (matrix[keep], csr_array(first[keep]))
     if not _is_above(_differences(samples, both, derivative[:, keep], theta, information)):
         return False
-    blocks = min(_BLOCKS, len(samples.codes))
+    blocks = min(_JACKKNIFE_BLOCKS, len(samples.codes))
     return blocks < 2 or _worse_by_jackknife(samples, both, theta, keep, information, blocks)
 
 
 def _is_above(terms: FloatArray) -> bool:
-    return bool(terms.mean() > _ERRORS * terms.std() / np.sqrt(len(terms)))
+    return bool(terms.mean() > _WORSE_ERRORS * terms.std() / np.sqrt(len(terms)))
 
 
 def _differences(
@@ -102,7 +102,7 @@ def _worse_by_jackknife(
     parts = np.array([difference(np.arange(blocks) != block) for block in range(blocks)])
     corrected = blocks * whole - (blocks - 1) * parts.mean()
     error = np.sqrt((blocks - 1) * np.mean((parts - parts.mean()) ** 2))
-    return bool(corrected > _ERRORS * error)
+    return bool(corrected > _WORSE_ERRORS * error)
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 #: Numbers in a block of conditions, and of residuals and instruments.
-_BLOCK, _EVALUATED = 1_000_000, 2_000_000
+_CONDITION_NUMBERS, _EVALUATED_NUMBERS = 1_000_000, 2_000_000
 #: θ ↦ the sums of conditions (p,) over samples.
 Sums = Callable[[FloatArray], FloatArray]
 #: Pairs of instruments are summed for all components at once where their blocks have this many times as many entries; and
@@ -228,7 +228,7 @@ class NodeConditions(Conditions):
 
     def rows_per_block(self) -> int:
         """Samples in a block."""
-        return max(64, _BLOCK // max(1, self.size))
+        return max(64, _CONDITION_NUMBERS // max(1, self.size))
 
     def evaluate(self, codes: Int32Array, theta: FloatArray) -> Evaluated:
         """Residuals, instruments and conditional covariances of these samples."""
@@ -310,7 +310,7 @@ class NodeConditions(Conditions):
     @property
     def _rows_evaluated(self) -> int:
         """Samples whose residuals and instruments are computed together."""
-        return max(256, _EVALUATED // max(1, len(self.products) + int(self.offsets[-1])))
+        return max(256, _EVALUATED_NUMBERS // max(1, len(self.products) + int(self.offsets[-1])))
 
     def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
@@ -349,7 +349,7 @@ class NodeConditions(Conditions):
                 total += (residuals.T @ evaluated.instruments)[self.residual, self.instrument]
             else:
                 left, right = np.ascontiguousarray(residuals.T), np.ascontiguousarray(evaluated.instruments.T)
-                step = max(1, _BLOCK // max(1, residuals.shape[0]))
+                step = max(1, _CONDITION_NUMBERS // max(1, residuals.shape[0]))
                 for first in range(0, self.size, step):
                     some = slice(first, first + step)
                     total[some] += np.einsum("pi,pi->p", left[self.residual[some]], right[self.instrument[some]])

@@ -17,7 +17,7 @@ import numpy as np
 from fieldfit.types import FloatArray
 
 #: Numbers in a block of statistics whose autocovariances are computed together.
-_BLOCK = 4_000_000
+_STATISTIC_NUMBERS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def mixing(draws: FloatArray) -> Mixing:
     if half < 2:
         raise ValueError("Split chains need at least four draws each.")
     r_hat, effective = np.empty(k), np.empty(k)
-    step = max(1, _BLOCK // (length * chains))
+    step = max(1, _STATISTIC_NUMBERS // (length * chains))
     for first in range(0, k, step):
         some = slice(first, first + step)
         halves = np.concatenate([draws[:half, :, some], draws[length - half :, :, some]], axis=1)

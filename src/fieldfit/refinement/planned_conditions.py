@@ -34,10 +34,10 @@ from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Newton steps of a second stage, which are sums over all samples; samples behind its derivatives and its acceptance.
-_NEWTON, _COMPARED = 5, 4_000
+_NEWTON_STEPS, _COMPARED_SAMPLES = 5, 4_000
 #: Multiply–adds of factorisations per second, to predict the time of computing weights besides the moments; and number of
 #: draws on which the moments are timed.
-_FACTORISED, _TIMED_DRAWS = 5e9, 1_000
+_MULTIPLIED_PER_SECOND, _TIMED_DRAWS = 5e9, 1_000
 
 
 #: Seconds of what is done on points or samples: the least of two runs.
@@ -137,9 +137,12 @@ class PlannedConditions:
         slope = _timed(lambda: samples.derivative(self.theta)) / rows
         scores = _timed(lambda: list(samples.scores(self.theta, self.weights.matrix))) / rows
         seconds = (
-            STAGE_SECONDS + self.weight_seconds + n * _NEWTON * sums + min(n, _COMPARED) * (2 * slope + 2 * scores)
+            STAGE_SECONDS
+            + self.weight_seconds
+            + n * _NEWTON_STEPS * sums
+            + min(n, _COMPARED_SAMPLES) * (2 * slope + 2 * scores)
         )
-        return StageWork(seconds, self.flops + self.first_flops * _NEWTON * n, _NEWTON)
+        return StageWork(seconds, self.flops + self.first_flops * _NEWTON_STEPS * n, _NEWTON_STEPS)
 
 
 def plan_conditions(staged: Staged, setting: PlanSetting, distance: int | None) -> PlannedConditions:
@@ -223,7 +226,7 @@ def _draws(
     flops = fewest * first_flops
     if flops > setting.flops_left():
         raise SkippedError(f"{staged}: skipped, its weights alone would take about {flops:.2g} FLOPs.", for_time=True)
-    solving = 4.0 * p**2 * (p + r) / _FACTORISED
+    solving = 4.0 * p**2 * (p + r) / _MULTIPLIED_PER_SECOND
     if solving > setting.seconds_left():  # nothing needs to be timed
         raise _too_long(staged, solving, setting.seconds_left())
     points, drawing = _some(rows), 0.0

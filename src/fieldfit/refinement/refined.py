@@ -28,7 +28,7 @@ from fieldfit.variance import DenseAccuracy, Moments
 from fieldfit.variance.meat import ScoreVariance
 
 #: Draws at the refined estimate behind model-based standard errors and the specification test, and their seed.
-_DRAWS, _SEED = 20_000, 0x7E57
+_TEST_DRAWS, _TEST_SEED = 20_000, 0x7E57
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ class Refined:
         model = self.stack.conditions.model
         table = Table(self.samples.at_hand, model.names, model.states)
         with one_blas_thread(with_scipy=True):
-            at = ModelMoments(model, self.theta, self.stack, table, _SEED)
+            at = ModelMoments(model, self.theta, self.stack, table, _TEST_SEED)
             if is_exact(model):
                 return at.exact()
-            halves, method = at.drawn(_DRAWS)
+            halves, method = at.drawn(_TEST_DRAWS)
             return halves, method.format(draws=sum(half.draws or 0 for half in halves))
 
     def model_accuracy(self, counts: bool, active: BoolArray, units: FloatArray | None) -> DenseAccuracy:

@@ -42,7 +42,7 @@ _ROUNDING_RIDGE = 1e-11
 #: A larger distance must reduce the predicted variance by this part to be chosen.
 WORTH = 0.01
 #: Predicted variance relative to maximum likelihood below which a prediction cannot be right, beyond the noise of draws.
-_LEAST = 0.95
+_LEAST_PREDICTED_VARIANCE = 0.95
 #: Ridges are compared in all directions of the score if there are at most this many; otherwise in this many random ones.
 _MOST_DIRECTIONS, _RANDOM_DIRECTIONS = 64, 32
 
@@ -172,11 +172,11 @@ def choose_weights(
     else:  # 1/R² of the prediction, which is the relative variance of one parameter, and near it for many
         alone = _size(other, directions) / max(-error, 1e-300)
         predicted = 1.0 / (1.0 / first + outside / _size(other, directions))
-    if predicted < _LEAST:
+    if predicted < _LEAST_PREDICTED_VARIANCE:
         # No estimator is that accurate. A statistic that occurs in one half only makes the first stage's prediction fail in
         # the other half, so what is gained over it says nothing: what counts is the prediction alone.
         predicted = alone
-    if not _LEAST <= predicted < first:
+    if not _LEAST_PREDICTED_VARIANCE <= predicted < first:
         return Weights(np.asarray(coefficients), first, first, noise, math.inf)
     return Weights(Regression(everything, Lambda).weights(ridge), predicted, first, noise, ridge)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fieldfit.refinement.conditions import Conditions
 
 #: Rows of a product in single precision, at most.
-_ROWS = 1_024
+_MOST_PRODUCT_ROWS = 1_024
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def score_moments(conditions: Conditions, points: Points, theta: FloatArray) -> 
             mean_g += g.sum(axis=0, dtype=np.float64) / len(points.codes)
             mean_f += f.sum(axis=0) / len(points.codes)
             g, f = g.astype(np.float32, copy=False), f.astype(np.float32)
-        parts = -(-len(g) // _ROWS)
+        parts = -(-len(g) // _MOST_PRODUCT_ROWS)
         for some_g, some_f in zip(np.array_split(g, parts), np.array_split(f, parts), strict=True):
             V += some_g.T @ some_g
             K += some_g.T @ some_f
@@ -110,8 +110,8 @@ def _centre(conditions: Conditions, points: Points) -> FloatArray:
     """Near E f (r,); or E f given the observed values of each sample (samples, r)."""
     model = conditions.model
     if not points.copies:
-        some = points.codes[:_ROWS]
-        weight = points.weight[:_ROWS]
+        some = points.codes[:_MOST_PRODUCT_ROWS]
+        weight = points.weight[:_MOST_PRODUCT_ROWS]
         return np.asarray(weight @ model.statistics(some) / weight.sum())
     samples = len(points.codes) // points.copies
     sums = np.zeros((samples, conditions.n_parameters))

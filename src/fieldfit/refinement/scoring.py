@@ -55,11 +55,11 @@ _MOST_DRAWN_STATISTICS = 100_000_000
 #: Steps at most, and the length of a step, in standard deviations of the log-likelihood of one sample, at most.
 _MOST_SCORING_STEPS, _LONGEST = 30, 1.0
 #: A step is short when it is below this part of the sampling error, or this multiple of the noise of the draws.
-_SHORT, _NOISE = 0.3, 1.5
+_SHORT_STEP, _STEP_NOISE = 0.3, 1.5
 #: A step is taken back by half if the squared distance of the means grows by this factor and by this multiple of its noise.
 _FURTHER, _FURTHER_NOISE = 2.0, 4.0
 #: Part of a gradient outside the range of the information beyond which the draws do not determine a step.
-_MISSED = 1e-6
+_MISSED_GRADIENT = 1e-6
 _STREAM = 0xF15
 
 
@@ -289,9 +289,9 @@ def fisher_scoring(
             theta[keep] += scale * move
             noise = float(np.sum(inverse * drawn.noise[np.ix_(keep, keep)]))
             # From the second step on both ends of a step have the noise of their draws.
-            short = squared <= max(_SHORT**2 * rank / total, _NOISE**2 * 2 * noise)
+            short = squared <= max(_SHORT_STEP**2 * rank / total, _STEP_NOISE**2 * 2 * noise)
             missed = gap - (information + P) @ move
-            determined = np.abs(missed).max(initial=0.0) <= _MISSED * np.abs(gap).max(initial=0.0)
+            determined = np.abs(missed).max(initial=0.0) <= _MISSED_GRADIENT * np.abs(gap).max(initial=0.0)
             if scale == 1.0 and step > 1 and short and determined:
                 break
         else:

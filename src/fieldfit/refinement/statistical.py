@@ -34,22 +34,22 @@ from fieldfit.types import FieldfitError, FloatArray
 #: The optimisation error at which a fit has converged, as a part of the sampling error.
 FRACTION = 0.05
 #: How many times smaller the gradient must be before both are computed again.
-_APART = 4.0
+_GRADIENT_RATIO = 4.0
 #: Squares that the mean of sᵀH⁻¹s has for tr(H⁻¹M), one for each parameter and vector of random signs, and vectors at most:
 #: where each takes a solve, and where the Hessian is a matrix.
-_SQUARES, _MOST_PROBES, _MOST_PROBES_BY_MATRIX = 40, 2, 8
+_FEWEST_SQUARES, _MOST_PROBES, _MOST_PROBES_BY_MATRIX = 40, 2, 8
 #: With a matrix, where another step is cheap, the sampling error that counts is this many standard errors of that mean
 #: below it, and at least this part of it.
-_SURE, _LEAST_PART = 2.33, 0.3
+_SURE_ERRORS, _LEAST_NOISE_PART = 2.33, 0.3
 #: Relative residual of a solve, and products of a solve at most.
-_RESIDUAL, _MOST_SOLVE_PRODUCTS = 0.2, 200
+_SOLVE_RESIDUAL, _MOST_SOLVE_PRODUCTS = 0.2, 200
 #: The gradient of a fit that is only a start, as a part of its sampling error: about as far as estimates of different
 #: policies are from each other.
-_START = 0.25
+_START_GRADIENT = 0.25
 #: Products of a solve before the first one is known, and iterations that count as recent.
 _USUAL_PRODUCTS, _RECENT = 6, 4
 #: How many times the cost of the check the rest of the way must cost.
-_WORTH = 1.0
+_WORTHWHILE_RATIO = 1.0
 #: Saved evaluations that a message gives at most: a gradient that hardly decreases predicts no number.
 _MOST_SAID = 10_000
 #: Evaluations and Hessian products that a saved state may have counted.
@@ -95,7 +95,7 @@ def start_tolerance(objective: Objective, seed: int) -> float:
     x = objective.start[objective.free]
     score = objective.signed_score(x, np.random.default_rng(seed))
     units = objective.free_units
-    return _START * float(np.abs(score if units is None else score / units).max(initial=0.0))
+    return _START_GRADIENT * float(np.abs(score if units is None else score / units).max(initial=0.0))
 
 
 class StoppedObjective(Protocol):
@@ -158,10 +158,10 @@ class StatisticalStop:
         self._history.append((len(self.calls), state.gradient_norm))
         if state.iteration == 0:
             self._last = state.gradient_norm
-        if state.iteration == 0 or state.gradient_norm * _APART > self._last:
+        if state.iteration == 0 or state.gradient_norm * _GRADIENT_RATIO > self._last:
             return False
         # With a matrix the check costs no more than the gradient and a score, and always less than another step.
-        if not self.matrices and self.remaining() <= _WORTH * self._cost():
+        if not self.matrices and self.remaining() <= _WORTHWHILE_RATIO * self._cost():
             return False
         if not self._plausible(state.gradient_norm, x):
             return False
@@ -298,12 +298,12 @@ class StatisticalStop:
             return float(np.mean(forms))
         # A sum of squares, one for each parameter and vector of signs: its relative standard error is about √(2/squares).
         error = math.sqrt(2 / max(1, len(forms) * len(x)))
-        return float(np.mean(forms)) * max(1 - _SURE * error, _LEAST_PART)
+        return float(np.mean(forms)) * max(1 - _SURE_ERRORS * error, _LEAST_NOISE_PART)
 
     def _probes(self, n_parameters: int) -> int:
         """How many vectors of random signs the sampling error takes."""
         most = _MOST_PROBES_BY_MATRIX if self.matrices else _MOST_PROBES
-        return min(most, max(1, math.ceil(_SQUARES / max(1, n_parameters))))
+        return min(most, max(1, math.ceil(_FEWEST_SQUARES / max(1, n_parameters))))
 
     def _form(self, x: FloatArray, b: FloatArray) -> float | None:
         """bᵀH⁻¹b, or None where the Hessian is not positive definite."""
@@ -315,7 +315,7 @@ class StatisticalStop:
         solution, state = conjugate_gradients(
             lambda v: self.objective.hessian_product(x, v),
             b,
-            tol=_RESIDUAL,
+            tol=_SOLVE_RESIDUAL,
             max_iter=_MOST_SOLVE_PRODUCTS,
             preconditioner=None if diagonal is None else diagonal(x),
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 #: Most rows of a displayed table; `to_frame` has all.
-ROWS = 20
+MOST_SHOWN_ROWS = 20
 
 
 class Shown(ABC):
@@ -28,7 +28,7 @@ class Shown(ABC):
 
     @abstractmethod
     def _table(self) -> PlainTable | None:
-        """The table, already cut to `ROWS` rows."""
+        """The table, already cut to `MOST_SHOWN_ROWS` rows."""
 
     def __str__(self) -> str:
         lines = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in self._lines()]
@@ -47,7 +47,7 @@ class Shown(ABC):
         return f"<p>{words}</p>" + ("" if table is None else table.to_html())
 
 
-def first_rows(table: PlainTable, count: int = ROWS) -> PlainTable:
+def first_rows(table: PlainTable, count: int = MOST_SHOWN_ROWS) -> PlainTable:
     """The table cut after some rows, with a note that says how many more there are."""
     more = len(table.rows) - count
     if more <= 0:

@@ -38,7 +38,7 @@ STANDARD_ERROR_TOLERANCE = 1e-3
 _KEPT, _KEPT_BYTES = 32, 1 << 28
 
 #: Parameters in the dense block. With three times as many the noise of a factor of few draws costs more than it gains.
-BLOCK = 1_000
+DENSE_BLOCK_PARAMETERS = 1_000
 #: Added to the block's diagonal, relative to it: the factor may have a lower rank than H.
 _RIDGE = 1e-8
 
@@ -204,7 +204,7 @@ def block_preconditioner(
 
     r = len(curvature)
     diagonal = curvature + precision
-    chosen = np.sort(np.argsort(-curvature, kind="stable")[: min(BLOCK, r)])
+    chosen = np.sort(np.argsort(-curvature, kind="stable")[: min(DENSE_BLOCK_PARAMETERS, r)])
     columns = factor[:, chosen]
     block = (columns.T @ columns).toarray()
     block[np.diag_indices_from(block)] += precision[chosen] + _RIDGE * diagonal[chosen]

@@ -20,15 +20,15 @@ from fieldfit.types import BoolArray, FloatArray
 
 #: Eigenvalues of the scaled matrix up to this, relative to the largest, are 0. An error of 1e-16 in a meat between two
 #: inverses grows with their square, so that below this nothing of a variance would be left.
-_NULL = 1e-8
+_NULL_EIGENVALUE = 1e-8
 #: Reciprocal condition number, an estimate, above which there is certainly no null space.
-_SAFE = 1e-7
+_SAFE_CONDITION = 1e-7
 #: Rows of a matrix up to which NumPy is used in place of SciPy, whose import would take longer than the work.
 SMALL = 128
 #: Diagonal entries up to this, in units of the features and relative to the largest, are rounding.
-_ROUNDING = 1e-13
+_ROUNDING_DIAGONAL = 1e-13
 #: A row with a larger part than this (relative to its length) along the null space is outside the range.
-_OUTSIDE = 1e-5
+_OUTSIDE_PART = 1e-5
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class RangeInverse:
         """Which rows a (q, r) lie in the range of A."""
         scaled = rows * self.scale
         outside = np.linalg.norm(scaled @ self.null, axis=1)
-        answer: BoolArray = outside <= _OUTSIDE * np.maximum(np.linalg.norm(scaled, axis=1), 1e-300)
+        answer: BoolArray = outside <= _OUTSIDE_PART * np.maximum(np.linalg.norm(scaled, axis=1), 1e-300)
         return answer
 
     @property
     def reached(self) -> BoolArray:
         """Which coordinates (r,) lie in the range of A: those with no part along the null space."""
-        answer: BoolArray = np.linalg.norm(self.null, axis=1) <= _OUTSIDE
+        answer: BoolArray = np.linalg.norm(self.null, axis=1) <= _OUTSIDE_PART
         return answer
 
 
@@ -91,7 +91,7 @@ def _positive_factor(matrix: FloatArray) -> FloatArray | None:
     if failed:
         return None
     reciprocal, _ = lapack.dpocon(factor, np.abs(matrix).sum(axis=0).max(), uplo="L")
-    return factor if reciprocal > _SAFE else None
+    return factor if reciprocal > _SAFE_CONDITION else None
 
 
 def _small_inverse(matrix: FloatArray) -> FloatArray | None:
@@ -103,7 +103,7 @@ def _small_inverse(matrix: FloatArray) -> FloatArray | None:
         except np.linalg.LinAlgError:
             return None
     condition = float(np.abs(matrix).sum(axis=0).max() * np.abs(inverse).sum(axis=0).max())
-    return (inverse + inverse.T) / 2 if condition * _SAFE < 1 else None
+    return (inverse + inverse.T) / 2 if condition * _SAFE_CONDITION < 1 else None
 
 
 def is_singular(matrix: FloatArray, units: FloatArray | None = None) -> bool:
@@ -122,7 +122,7 @@ def _unit_diagonal(matrix: FloatArray, units: FloatArray | None) -> tuple[FloatA
     symmetric /= 2
     sizes = np.ones(len(matrix)) if units is None else units
     diagonal = np.abs(np.diag(symmetric)) / sizes**2
-    alive = diagonal > (0.0 if units is None else _ROUNDING * float(diagonal.max(initial=0.0)))
+    alive = diagonal > (0.0 if units is None else _ROUNDING_DIAGONAL * float(diagonal.max(initial=0.0)))
     scale = 1.0 / (sizes * np.sqrt(np.where(alive, diagonal, 1.0)))
     symmetric *= np.outer(scale, scale)
     return symmetric, scale, alive
@@ -145,7 +145,7 @@ def range_inverse(matrix: FloatArray, units: FloatArray | None = None) -> RangeI
     scaled = scaled[live]
     with one_blas_thread():
         values, vectors = np.linalg.eigh(scaled)
-    good = values > _NULL * float(values.max(initial=0.0))
+    good = values > _NULL_EIGENVALUE * float(values.max(initial=0.0))
     inverse = np.zeros((r, r))
     inverse[live] = (vectors[:, good] / values[good]) @ vectors[:, good].T
     null = np.zeros((r, int(np.sum(~good) + np.sum(~alive))))

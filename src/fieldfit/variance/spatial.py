@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Largest bandwidth that is chosen by default.
 LARGEST_BANDWIDTH = 8
 #: Sites of which the kernel is held at a time.
-_CHUNK = 20_000
+_SITES_AT_A_TIME = 20_000
 #: A variance below this share of that of independent terms is noise of the estimator, and is raised to it.
 _LEAST_RATIO = 0.05
 
@@ -60,8 +60,8 @@ def spatial_meat(located: LocatedScores, neighbours: Ragged, bandwidth: int | No
     mean = located.terms.sum(axis=0) / max(count, 1)
     centred = [np.where(occupied[:, None], field - mean, 0.0) for field in located.fields(m)]
     total, alone, weight = np.zeros((r, r)), np.zeros((r, r)), 0.0
-    for start in range(0, m, _CHUNK):
-        rows = np.arange(start, min(start + _CHUNK, m))
+    for start in range(0, m, _SITES_AT_A_TIME):
+        rows = np.arange(start, min(start + _SITES_AT_A_TIME, m))
         kernel = _kernel(adjacency, rows, chosen)
         weight += float((kernel @ occupied.astype(np.float64))[occupied[rows]].sum())
         for field in centred:
