@@ -7,17 +7,17 @@ that a fit to a part of the data costs that part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeVar, cast
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.policies.selection import FamilySelection
-from fieldfit.types import FloatArray, Int32Array, IntArray, Plain
+from fieldfit.types import Array, FloatArray, Int32Array, IntArray, Plain
 
 S = TypeVar("S", bound=np.generic)
 
@@ -262,60 +262,23 @@ def lay_out(
 ) -> Layout:
     """Flatten the samples and the selected components; ``betas`` replace those of the parts."""
     distinct, inverse = selected_rows(codes, parts) if merge else (codes, None)
-    n, m = distinct.shape
+    n = len(distinct)
     columns, rows = pack_bits(distinct, dense)
+    targets, pairs, components = Joined(np.int32), Joined(np.int32), Joined(np.int32)
+    beta, indptr = Joined(np.float64), Joined(np.int64)
     meta: list[list[int]] = []
-    targets: list[Int32Array] = []
-    pairs: list[Int32Array] = []
-    beta: list[FloatArray] = []
-    indptr: list[IntArray] = []
-    components: list[Int32Array] = []
     layout_parts: list[Part] = []
-    size = {"target": 0, "pair": 0, "beta": 0, "indptr": 0, "entry": 0}
     for f, (part, weight) in enumerate(zip(parts, betas, strict=True)):
-        family = cast(BlockFamily, part.family)
-        listed = part.indices is not None and part.indptr is not None
-        used = np.unique(part.indices) if part.indices is not None and listed else np.arange(family.size)
-        pointer, members = family.blocks(used)
-        sizes = np.diff(pointer)
-        weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), family.size)[used]
-        if part.indices is not None and part.indptr is not None:
-            sample_of = np.repeat(np.arange(len(codes)), np.diff(part.indptr))
-            component_of = np.searchsorted(used, part.indices)
-        for k in np.flatnonzero(np.bincount(sizes)).tolist():
-            these = np.flatnonzero(sizes == k)
-            blocks = members[pointer[these][:, None] + np.arange(k)]
-            entries = None
-            if listed:
-                number = np.full(len(used), -1, dtype=np.int64)
-                number[these] = np.arange(len(these))
-                entry_component = number[component_of]
-                samples, entry_component = sample_of[entry_component >= 0], entry_component[entry_component >= 0]
-                entries, row, entry_component = merge_entries(samples, entry_component, len(these), inverse)
-                indptr.append(np.searchsorted(row, np.arange(n + 1)))
-                components.append(entry_component.astype(np.int32))
-            block_beta = weights[these]
-            if k == 1 and not listed:
-                block_beta = sums_by(blocks[:, 0], block_beta, m)
-                blocks = blocks[:0]
-            high, low = np.tril_indices(k, -1)
-            edges = edge_number(blocks[:, low], blocks[:, high])
+        for piece in _pieces(part, weight, edge_number, len(codes), n, inverse):
+            entry = components.add(piece.components)
+            listed = piece.entries is not None
             meta.append(
                 [
-                    *(k, len(block_beta), size["target"], size["pair"], size["beta"], int(listed)),
-                    *(f * n, size["indptr"], size["entry"], size["entry"]),
+                    *(piece.size, len(piece.beta), targets.add(piece.blocks), pairs.add(piece.edges)),
+                    *(beta.add(piece.beta), int(listed), f * n, indptr.add(piece.indptr), entry, entry),
                 ]
             )
-            layout_parts.append(Part(f, entries, size["entry"]))
-            targets.append(blocks.astype(np.int32).ravel())
-            pairs.append(edges.ravel())
-            beta.append(block_beta)
-            size["target"] += blocks.size
-            size["pair"] += edges.size
-            size["beta"] += len(block_beta)
-            if listed:
-                size["indptr"] += n + 1
-                size["entry"] += len(components[-1])
+            layout_parts.append(Part(f, piece.entries, entry))
     masks = tuple(part.rows for part in parts)
     meta_weighted = np.array(meta, dtype=np.int64).reshape(-1, 10)
     plain = meta_weighted.copy()
@@ -328,11 +291,11 @@ def lay_out(
         rows=rows,
         meta=plain,
         meta_weighted=meta_weighted,
-        targets=_joined(targets, np.int32),
-        pairs=_joined(pairs, np.int32),
-        beta=_joined(beta, np.float64),
-        indptr=_joined(indptr, np.int64),
-        entry_component=_joined(components, np.int32),
+        targets=targets.array(),
+        pairs=pairs.array(),
+        beta=beta.array(),
+        indptr=indptr.array(),
+        entry_component=components.array(),
         parts=tuple(layout_parts),
         used=tuple(range(len(layout_parts))),
         masks=masks,
@@ -347,6 +310,72 @@ def lay_out(
     return replace(layout, row_weight=row_weight, entry_weight=entry_weight)
 
 
+class Joined(Generic[S]):
+    """Arrays that become one."""
+
+    def __init__(self, dtype: type[S]) -> None:
+        self._dtype = dtype
+        self._arrays: list[NDArray[S]] = [np.empty(0, dtype=dtype)]
+        self._size = 0
+
+    def add(self, array: Array) -> int:
+        """Add an array, and return the place at which it begins."""
+        self._arrays.append(array.ravel().astype(self._dtype, copy=False))
+        self._size += array.size
+        return self._size - array.size
+
+    def array(self) -> NDArray[S]:
+        """All of them."""
+        return np.concatenate(self._arrays)
+
+
+class _Piece(NamedTuple):
+    """Blocks of one size of a family; blocks of one variable for all samples are given by their weights alone."""
+
+    size: int
+    blocks: IntArray
+    edges: Int32Array
+    beta: FloatArray
+    entries: Entries | None
+    indptr: IntArray
+    components: IntArray
+
+
+def _pieces(
+    part: FamilySelection,
+    weight: float | FloatArray,
+    edge_number: EdgeNumbers,
+    n_samples: int,
+    n: int,
+    inverse: IntArray | None,
+) -> Iterator[_Piece]:
+    """The blocks of a family by their sizes; with ``inverse``, its ``n_samples`` samples are merged to ``n``."""
+    family = cast(BlockFamily, part.family)
+    listed = part.indices is not None and part.indptr is not None
+    used = np.unique(cast(IntArray, part.indices)) if listed else np.arange(family.size)
+    pointer, members = family.blocks(used)
+    sizes = np.diff(pointer)
+    weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), family.size)[used]
+    for k in np.flatnonzero(np.bincount(sizes)).tolist():
+        these = np.flatnonzero(sizes == k)
+        blocks, beta = members[pointer[these][:, None] + np.arange(k)], weights[these]
+        entries, indptr, component = None, NO_INTS, NO_INTS
+        if listed:
+            sample_of = np.repeat(np.arange(n_samples), np.diff(cast(IntArray, part.indptr)))
+            number = np.full(len(used), -1, dtype=np.int64)
+            number[these] = np.arange(len(these))
+            component = number[np.searchsorted(used, cast(IntArray, part.indices))]
+            entries, row, component = merge_entries(
+                sample_of[component >= 0], component[component >= 0], len(these), inverse
+            )
+            indptr = np.searchsorted(row, np.arange(n + 1))
+        elif k == 1:
+            blocks, beta = blocks[:0], sums_by(blocks[:, 0], beta, edge_number.m)
+        high, low = np.tril_indices(k, -1)
+        edges = edge_number(blocks[:, low], blocks[:, high])
+        yield _Piece(k, blocks, edges, beta, entries, indptr, component)
+
+
 def merge_entries(
     samples: IntArray, components: IntArray, n_components: int, inverse: IntArray | None
 ) -> tuple[Entries, IntArray, IntArray]:
@@ -357,7 +386,3 @@ def merge_entries(
         inverse[samples] * n_components + components, return_inverse=True, return_counts=True
     )
     return Entries(samples, kernel_entry, counts.astype(np.float64)), keys // n_components, keys % n_components
-
-
-def _joined(arrays: Sequence[NDArray[S]], dtype: type[S]) -> NDArray[S]:
-    return np.concatenate([np.empty(0, dtype=dtype), *arrays]).astype(dtype, copy=False)
