@@ -7,8 +7,7 @@ listed entries take memory in proportion to the number of samples (kernels/potts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,13 +19,11 @@ from fieldfit.models.potts_blocks import BlockPieces
 from fieldfit.models.potts_memory import bytes_of_blocks, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
 from fieldfit.models.potts_rests import SharedRests
+from fieldfit.models.potts_sums import DIAGONAL, GRADIENT, PottsSums
 from fieldfit.models.potts_tables import PottsTables
-from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads
-from fieldfit.types import Array, DataError, FloatArray, IntArray
-
-_GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS = range(5)
+from fieldfit.types import Array, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class _Part:
     rests: SharedRests | None
 
 
-class PottsBlocksProblem(Problem):
+class PottsBlocksProblem(PottsSums):
     """A Potts field compiled with samples and selected blocks.
 
     Parameters
@@ -55,18 +52,12 @@ class PottsBlocksProblem(Problem):
     """
 
     def __init__(self, codes: Array, tables: PottsTables, parts: Sequence[FamilySelection]) -> None:
-        self.tables = tables
-        self.n_samples, self.n_variables = codes.shape
-        self.n_parameters = tables.n_parameters
-        self.n_families = len(parts)
-        if codes.min(initial=0) < 0:
-            raise DataError("A sample has a missing value; the Potts kernel needs complete samples.")
+        super().__init__(codes, tables, parts)
         listed = sum(len(part.indices) for part in parts if part.indices is not None)
         refuse_too_large(self.n_samples, tables, bytes_of_blocks(self.n_samples, tables, listed))
         self._columns = np.ascontiguousarray(codes.astype(np.uint8).T)
         edge_number = EdgeNumbers(tables.m, tables.edges)
         self._parts = tuple(self._compiled(part, edge_number) for part in parts)
-        self._betas = np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in parts])
 
     def _compiled(self, part: FamilySelection, edge_number: EdgeNumbers) -> _Part:
         family = cast(BlockFamily, part.family)
@@ -92,34 +83,13 @@ class PottsBlocksProblem(Problem):
         use = sums_by(pieces.members.astype(np.int64), np.repeat(beta * entries, np.diff(pieces.pointer)), tables.m)
         return _Part(handle, beta, rows, use / self.n_samples, rests)
 
-    @property
-    def betas(self) -> FloatArray:
-        """The weight β of each family; 1 if each component has a weight."""
-        return self._betas
-
-    def with_betas(self, betas: FloatArray) -> PottsBlocksProblem:
-        """The same samples and blocks with other weights of the families."""
-        other = copy(self)
-        other._betas = np.asarray(betas, dtype=np.float64)
-        return other
-
-    # -- sums over samples -------------------------------------------------------------------------------------------
-
-    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
-        """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
-        return self._sums(_GRADIENT, theta, None, row_weight)
-
-    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
-        return self._sums(_HESSIAN, theta, v, row_weight)[1]
-
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), not negative.
 
         Exact for parameters of one edge or one site. Shared parameters omit the covariances between the edges that
         share them.
         """
-        return np.maximum(self._sums(_DIAGONAL, theta, None, row_weight)[1], 0.0)
+        return np.maximum(self._sums(DIAGONAL, theta, None, row_weight)[1], 0.0)
 
     @property
     def exact_diagonal(self) -> bool:
@@ -141,12 +111,7 @@ class PottsBlocksProblem(Problem):
         self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
     ) -> tuple[float, FloatArray]:
         """The value, and the sums of the mode for each parameter."""
-        weight = NO_FLOATS
-        if row_weight is not None:
-            weight = np.ascontiguousarray(row_weight, dtype=np.float64)
-            if weight.shape != (self.n_samples,):
-                raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
-        arrays = (*self.tables.to_tables(theta), *self._direction(v))
+        arrays, weight = self._tables_of(theta, v), self._checked_weight(row_weight)
         total, sums = 0.0, np.zeros(self.n_parameters)
         for part, beta in zip(self._parts, self._betas, strict=True):
             if beta:
@@ -180,21 +145,8 @@ class PottsBlocksProblem(Problem):
         )
         return value, self.tables.to_parameters(out, field_out) if result is None else result
 
-    def _direction(self, v: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        return (NO_FLOATS, NO_FLOATS) if v is None else self.tables.to_tables(v)
-
-    # -- numbers for each sample -------------------------------------------------------------------------------------
-
-    def row_values(self, theta: FloatArray) -> FloatArray:
-        """m_θ(X_i, Z_i) for each sample."""
-        return self._by_sample(_VALUES, theta, None)
-
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """ψ_iᵀ v for each sample."""
-        return self._by_sample(_PRODUCTS, theta, v)
-
     def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
-        arrays = (*self.tables.to_tables(theta), *self._direction(v))
+        arrays = self._tables_of(theta, v)
         total = np.zeros(self.n_samples)
         for part, beta in zip(self._parts, self._betas, strict=True):
             count = self.n_samples if part.rows is None else len(part.rows)
@@ -207,18 +159,9 @@ class PottsBlocksProblem(Problem):
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β: one sum for each sample."""
-        arrays = (*self.tables.to_tables(theta), NO_FLOATS, NO_FLOATS)
+        arrays = self._tables_of(theta, None)
         scores = np.zeros((stop - start, self.n_families, self.n_parameters))
         for f, part in enumerate(self._parts):
             for i in range(start, stop):
-                scores[i - start, f] = self._part_sums(part, _GRADIENT, arrays, 1.0, NO_FLOATS, i, i + 1)[1]
+                scores[i - start, f] = self._part_sums(part, GRADIENT, arrays, 1.0, NO_FLOATS, i, i + 1)[1]
         return scores
-
-    @property
-    def block_rows(self) -> int:
-        """Samples in a block of scores. The tables of the edges may be far larger than the scores."""
-        return max(1, min(super().block_rows, 4_000_000 // max(1, self.tables.n_entries)))
-
-    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
-        """Stream the scores as (first sample, block)."""
-        return super().score_blocks(theta, self.block_rows if rows is None else rows)

@@ -9,8 +9,7 @@ general engine is faster if few configurations of the neighbours occur; `worth_a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,20 +17,17 @@ import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.models.pairwise import MOST_EXACT_TIED
-from fieldfit.models.pairwise_layout import BlockFamily, sums_by
+from fieldfit.models.pairwise_layout import NO_FLOATS, NO_INTS, BlockFamily, sums_by
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_preconditioner import CentredPreconditioner, state_frequencies
+from fieldfit.models.potts_sums import DIAGONAL, RESIDUALS, PottsSums
 from fieldfit.models.potts_tables import PottsTables
-from fieldfit.models.problem import Problem
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.threads import get_threads
-from fieldfit.types import Array, DataError, FloatArray, IntArray
+from fieldfit.types import Array, FloatArray, IntArray
 
-_GRADIENT, _HESSIAN, _DIAGONAL, _VALUES, _PRODUCTS, _RESIDUALS = range(6)
-_NONE: FloatArray = np.empty(0)
-_NO_PLACES: IntArray = np.empty(0, dtype=np.int64)
 #: Configurations of neighbours × states, per sample and site, up to which the general engine is at least as fast; and
 #: the most places (samples × edges) that it lists.
 _FEW_CONFIGURATIONS, _FEW_SHARE, _MOST_PLACES = 20_000, 0.02, 50_000_000
@@ -76,7 +72,7 @@ class _Part:
     entry_beta: FloatArray
 
 
-class PottsProblem(Problem):
+class PottsProblem(PottsSums):
     """A Potts field compiled with samples and selected sites.
 
     Parameters
@@ -95,17 +91,11 @@ class PottsProblem(Problem):
         # The pairs of L-BFGS take most of a fit's memory. With the preconditioner, four pairs need as many
         # evaluations as ten, and three need a tenth more. Large fits in single precision should need little memory.
         self.pairs = 3 if single and tables.n_parameters >= _MANY_PARAMETERS else 4
-        self.tables = tables
-        self.n_samples, self.n_variables = codes.shape
-        self.n_parameters = tables.n_parameters
-        self.n_families = len(parts)
-        if codes.min(initial=0) < 0:
-            raise DataError("A sample has a missing value; the Potts kernel needs complete samples.")
+        super().__init__(codes, tables, parts)
         refuse_too_large(self.n_samples, tables, bytes_of_sites(self.n_samples, tables))
         self._columns = np.ascontiguousarray(codes.astype(np.uint8).T)
         self._parts = tuple(self._compiled(part) for part in parts)
         self._whole = next((part.handle for part in self._parts if part.selected.everything), None)
-        self._betas = np.array([1.0 if np.ndim(part.beta) else float(part.beta) for part in parts])
         self._written = self._betas
 
     def _compiled(self, part: FamilySelection) -> _Part:
@@ -120,8 +110,8 @@ class PottsProblem(Problem):
             if columns.shape[1] == 0:
                 columns, rows = self._columns[:, :1].copy(), None
                 component_beta = np.zeros_like(component_beta)
-            handle = _kernels.PottsField(columns, edges, self.tables.q, _NO_PLACES, _NO_PLACES, self._single)
-            return _Part(part, handle, sums_by(sites, component_beta, m), rows, _NONE)
+            handle = _kernels.PottsField(columns, edges, self.tables.q, NO_INTS, NO_INTS, self._single)
+            return _Part(part, handle, sums_by(sites, component_beta, m), rows, NO_FLOATS)
         pointer, samples = part.component_rows(self.n_samples)
         # Sort the components by site. Usually they are sorted already.
         component = np.repeat(np.arange(family.size), np.diff(pointer))
@@ -129,29 +119,8 @@ class PottsProblem(Problem):
         samples, component = np.ascontiguousarray(samples[order]), component[order]
         start = np.concatenate(([0], np.cumsum(np.bincount(sites[component], minlength=m)))).astype(np.int64)
         handle = _kernels.PottsField(self._columns, edges, self.tables.q, start, samples, self._single)
-        entry_beta = _NONE if (component_beta == 1.0).all() else np.ascontiguousarray(component_beta[component])
+        entry_beta = NO_FLOATS if (component_beta == 1.0).all() else np.ascontiguousarray(component_beta[component])
         return _Part(part, handle, np.ones(m), None, entry_beta)
-
-    @property
-    def betas(self) -> FloatArray:
-        """The weight β of each family; 1 if each component has a weight."""
-        return self._betas
-
-    def with_betas(self, betas: FloatArray) -> PottsProblem:
-        """The same samples and sites with other weights of the families."""
-        other = copy(self)
-        other._betas = np.asarray(betas, dtype=np.float64)
-        return other
-
-    # -- sums over samples -------------------------------------------------------------------------------------------
-
-    def value_grad(self, theta: FloatArray, row_weight: FloatArray | None = None) -> tuple[float, FloatArray]:
-        """Σ_i w_i m_θ(X_i, Z_i) and its gradient."""
-        return self._sums(_GRADIENT, theta, None, row_weight)
-
-    def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
-        """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""
-        return self._sums(_HESSIAN, theta, v, row_weight)[1]
 
     def hessian_diagonal(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The diagonal of −Σ_i w_i ∇² m_θ(X_i, Z_i), not negative.
@@ -159,7 +128,7 @@ class PottsProblem(Problem):
         Exact for parameters of one edge or one site. The first 32 shared parameters are exact too (one Hessian
         product each); the others omit the covariances between the edges that share them.
         """
-        diagonal = self._sums(_DIAGONAL, theta, None, row_weight)[1]
+        diagonal = self._sums(DIAGONAL, theta, None, row_weight)[1]
         if self.tables.tied:
             unit = np.zeros(self.n_parameters)
             for shared in range(min(self.n_parameters, MOST_EXACT_TIED)):
@@ -207,13 +176,7 @@ class PottsProblem(Problem):
         self, mode: int, theta: FloatArray, v: FloatArray | None, row_weight: FloatArray | None
     ) -> tuple[float, FloatArray]:
         """The value, and the sums of the mode for each parameter."""
-        couplings, fields = self.tables.to_tables(theta)
-        moved = (_NONE, _NONE) if v is None else self.tables.to_tables(v)
-        weight = _NONE
-        if row_weight is not None:
-            weight = np.ascontiguousarray(row_weight, dtype=np.float64)
-            if weight.shape != (self.n_samples,):
-                raise DataError(f"row_weight must have the shape ({self.n_samples},); it has {weight.shape}.")
+        arrays, weight = self._tables_of(theta, v), self._checked_weight(row_weight)
         used = [place for place, beta in enumerate(self._betas) if beta != 0] or [len(self._parts) - 1]
         total, sums = 0.0, np.empty(0)
         for place in used:
@@ -221,31 +184,12 @@ class PottsProblem(Problem):
             part_weight = weight if part.rows is None or not len(weight) else np.ascontiguousarray(weight[part.rows])
             result, out, field_out = self.tables.results()
             total += part.handle.sums(
-                mode,
-                couplings,
-                fields,
-                *moved,
-                beta * part.beta,
-                part_weight,
-                part.entry_beta,
-                out,
-                field_out,
-                get_threads(),
+                mode, *arrays, beta * part.beta, part_weight, part.entry_beta, out, field_out, get_threads()
             )
             if result is None:
                 result = self.tables.to_parameters(out, field_out)
             sums = result if place == used[0] else np.add(sums, result, out=sums)
         return total, sums
-
-    # -- numbers for each sample -------------------------------------------------------------------------------------
-
-    def row_values(self, theta: FloatArray) -> FloatArray:
-        """m_θ(X_i, Z_i) for each sample."""
-        return self._by_sample(_VALUES, theta, None)
-
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """ψ_iᵀ v for each sample."""
-        return self._by_sample(_PRODUCTS, theta, v)
 
     def _by_sample(self, mode: int, theta: FloatArray, v: FloatArray | None) -> FloatArray:
         result = np.zeros(self.n_samples)
@@ -260,34 +204,22 @@ class PottsProblem(Problem):
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β."""
-        residual = self._components(_RESIDUALS, theta, None, start, stop)  # (m, k, q)
+        residual = self._components(RESIDUALS, theta, None, start, stop)  # (m, k, q)
         scores = np.zeros((stop - start, self.n_families, self.n_parameters))
         for f, part in enumerate(self._parts):
             used = residual * self._use(part, start, stop).T[:, :, None]
             scores[:, f] = self.tables.scores(used, self._columns[:, start:stop])
         return scores
 
-    @property
-    def block_rows(self) -> int:
-        """Samples in a block of scores. The tables of the edges may be far larger than the scores."""
-        return max(1, min(super().block_rows, 4_000_000 // max(1, self.tables.n_entries)))
-
-    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
-        """Stream the scores as (first sample, block)."""
-        return super().score_blocks(theta, self.block_rows if rows is None else rows)
-
     def _components(self, mode: int, theta: FloatArray, v: FloatArray | None, start: int, stop: int) -> FloatArray:
         """One number, or q numbers, for each site and sample (m, k), for selected and other components."""
-        couplings, fields = self.tables.to_tables(theta)
-        moved = (_NONE, _NONE) if v is None else self.tables.to_tables(v)
         m, q = self.n_variables, self.tables.q
-        out = np.empty(m * (stop - start) * (q if mode == _RESIDUALS else 1))
+        out = np.empty(m * (stop - start) * (q if mode == RESIDUALS else 1))
         if self._whole is None:
-            self._whole = _kernels.PottsField(
-                self._columns, self.tables.edges, q, _NO_PLACES, _NO_PLACES, self._single
-            )
-        self._whole.components(mode, start, stop - start, couplings, fields, *moved, np.ones(m), out, get_threads())
-        return out.reshape((m, stop - start, q) if mode == _RESIDUALS else (m, stop - start))
+            self._whole = _kernels.PottsField(self._columns, self.tables.edges, q, NO_INTS, NO_INTS, self._single)
+        arrays = self._tables_of(theta, v)
+        self._whole.components(mode, start, stop - start, *arrays, np.ones(m), out, get_threads())
+        return out.reshape((m, stop - start, q) if mode == RESIDUALS else (m, stop - start))
 
     def _use(self, part: _Part, start: int, stop: int) -> FloatArray:
         """The weight of each site in each of these samples (k, m), without the family's β."""
