@@ -15,7 +15,7 @@ from fieldfit import _kernels
 from fieldfit.arguments import whole_number
 from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
+from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, Plain
 
 #: Most labels in all paths of `n_best`, which take 8 GB.
 _MOST_PATH_LABELS = 1 << 31
@@ -91,9 +91,13 @@ class ScoredChains(ScoredLabels):
     edges: FloatArray
 
     @property
-    def _threads(self) -> int:
-        """One thread for a few sentences: waking another one takes longer than decoding them."""
-        return get_threads(float(self.scores.size) * self.n_labels)
+    def _chains(self) -> Plain:
+        """The arguments of the kernels. One thread for a few sentences: waking another takes longer than decoding them."""
+        threads = get_threads(float(self.scores.size) * self.n_labels)
+        return {
+            "offsets": self.offsets, "scores": self.scores, "edges": self.edges, "n_labels": self.n_labels,
+            "n_threads": threads,
+        }  # fmt: skip
 
     def sample(self, uniforms: FloatArray) -> Int32Array:
         """Draws of the labels, one (n_tokens,) or several (draws, n_tokens): see `chain_sampling`."""
@@ -103,15 +107,7 @@ class ScoredChains(ScoredLabels):
         """The best path (n_tokens,) and its score (n_sequences,); ties go to the smaller label."""
         labels = np.empty(len(self.scores), dtype=np.int32)
         best = np.empty(len(self.offsets) - 1)
-        _kernels.chain_viterbi(
-            offsets=self.offsets,
-            scores=self.scores,
-            edges=self.edges,
-            n_labels=self.n_labels,
-            labels=labels,
-            best=best,
-            n_threads=self._threads,
-        )
+        _kernels.chain_viterbi(**self._chains, labels=labels, best=best)
         return labels, best
 
     def n_best(self, count: int) -> tuple[Int32Array, FloatArray]:
@@ -122,31 +118,14 @@ class ScoredChains(ScoredLabels):
         count = checked_count(count, len(self.scores))
         labels = np.empty((count, len(self.scores)), dtype=np.int32)
         best = np.empty((len(self.offsets) - 1, count))
-        _kernels.chain_n_best(
-            offsets=self.offsets,
-            scores=self.scores,
-            edges=self.edges,
-            n_labels=self.n_labels,
-            labels=labels,
-            best=best,
-            n_threads=self._threads,
-        )
+        _kernels.chain_n_best(**self._chains, labels=labels, best=best)
         return labels, best
 
     def marginals(self) -> tuple[FloatArray, FloatArray]:
         """p(y_t | x) (n_tokens, n_labels) and log Z (n_sequences,)."""
         nodes = np.empty_like(self.scores)
         log_z = np.empty(len(self.offsets) - 1)
-        _kernels.chain_marginals(
-            offsets=self.offsets,
-            scores=self.scores,
-            edges=self.edges,
-            n_labels=self.n_labels,
-            nodes=nodes,
-            pairs=None,
-            log_z=log_z,
-            n_threads=self._threads,
-        )
+        _kernels.chain_marginals(**self._chains, nodes=nodes, pairs=None, log_z=log_z)
         return nodes[:, : self.n_labels], log_z
 
     def edge_marginals(self) -> FloatArray:
@@ -154,14 +133,5 @@ class ScoredChains(ScoredLabels):
         nodes = np.empty_like(self.scores)
         pairs = np.empty((*self.scores.shape, self.scores.shape[1]))
         log_z = np.empty(len(self.offsets) - 1)
-        _kernels.chain_marginals(
-            offsets=self.offsets,
-            scores=self.scores,
-            edges=self.edges,
-            n_labels=self.n_labels,
-            nodes=nodes,
-            pairs=pairs,
-            log_z=log_z,
-            n_threads=self._threads,
-        )
+        _kernels.chain_marginals(**self._chains, nodes=nodes, pairs=pairs, log_z=log_z)
         return np.ascontiguousarray(pairs[:, : self.n_labels, : self.n_labels])

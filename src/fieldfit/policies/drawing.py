@@ -8,7 +8,7 @@ from fieldfit import _kernels
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.threads import get_threads
-from fieldfit.types import BoolArray, FloatArray, IntArray
+from fieldfit.types import BoolArray, FloatArray, IntArray, Plain
 
 Weight = float | FloatArray
 _NO_NUMBERS = np.empty(0, dtype=np.float64)
@@ -73,32 +73,15 @@ def draw_bernoulli(
     sizes = np.ascontiguousarray(family.sizes(start, stop), dtype=np.int64)
     threads = get_threads(10 * largest * float(sizes.sum()))
     indptr = np.zeros(stop - start + 1, dtype=np.int64)
+    draws: Plain = {
+        "seed": seed, "stream": stream, "first_row": start, "sizes": sizes, "lam": largest, "keep": keep, "active": mask,
+        "n_threads": threads,
+    }  # fmt: skip
     # Two passes over the same random numbers: the second pass writes into an array of exactly the right length.
-    _kernels.bernoulli_count(
-        seed=seed,
-        stream=stream,
-        first_row=start,
-        sizes=sizes,
-        lam=largest,
-        keep=keep,
-        active=mask,
-        counts=indptr[1:],
-        n_threads=threads,
-    )
+    _kernels.bernoulli_count(**draws, counts=indptr[1:])
     np.cumsum(indptr, out=indptr)
     indices = np.empty(int(indptr[-1]), dtype=np.int64)
-    _kernels.bernoulli_fill(
-        seed=seed,
-        stream=stream,
-        first_row=start,
-        sizes=sizes,
-        lam=largest,
-        keep=keep,
-        active=mask,
-        indptr=indptr,
-        indices=indices,
-        n_threads=threads,
-    )
+    _kernels.bernoulli_fill(**draws, indptr=indptr, indices=indices)
     return FamilySelection(family, beta, indptr=indptr, indices=indices, start=start)
 
 
