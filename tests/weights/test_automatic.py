@@ -245,13 +245,6 @@ def test_history_and_rounds():
     assert len(short.history) == 1
 
 
-def test_few_iterations_in_a_round_reach_the_same_weights():
-    full = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto").weights
-    few = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights=ff.AutoWeights(inner_iterations=4, max_rounds=50)).weights
-    assert few.converged
-    np.testing.assert_allclose(few.beta, full.beta, atol=2e-3)
-
-
 def test_penalised_fits_and_fixed_parameters():
     name = MODEL.parameter_names[3]
     fit = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto", sigma2=0.01, fixed={name: 0.0})

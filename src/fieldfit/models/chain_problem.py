@@ -23,7 +23,7 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_batches import ChainBatches
 from fieldfit.models.chain_curvature import window_factor
 from fieldfit.models.chain_decoding import ScoredChains
-from fieldfit.models.chain_layout import ChainLayout
+from fieldfit.models.chain_layout import ChainLayout, Weights
 from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.windows import WindowFamily
@@ -269,46 +269,30 @@ class ChainProblem(Problem):
 
     def row_values(self, theta: FloatArray) -> FloatArray:
         """m_θ(X_i, Z_i) for each sequence; only the forward recursion runs."""
-        values = np.empty(self.n_samples)
-        weights = self.layout.unpack(self._vector(theta))
-        families = list(self.used)
-        _kernels.chain_evaluate(
-            self.tokens,
-            weights,
-            direction=None,
-            families=families,
-            row_weight=None,
-            observed=True,
-            squares=False,
-            values=values,
-            tangents=None,
-            residuals=None,
-            gradient=None,
-            n_threads=self._threads,
-        )
-        return values
+        return self._by_sequence(theta, None)[0]
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """ψ_iᵀ v for each sequence: the derivative of the forward recursion in the direction v."""
-        values, products = np.empty(self.n_samples), np.empty(self.n_samples)
-        weights = self.layout.unpack(self._vector(theta))
-        direction = self.layout.unpack(self._vector(v), direction=True)
-        families = list(self.used)
+        return self._by_sequence(theta, self.layout.unpack(self._vector(v), direction=True))[1]
+
+    def _by_sequence(self, theta: FloatArray, direction: Weights | None) -> tuple[FloatArray, FloatArray]:
+        """The value of each sequence, and its derivative in a direction."""
+        values, products = np.empty(self.n_samples), np.empty(0 if direction is None else self.n_samples)
         _kernels.chain_evaluate(
             self.tokens,
-            weights,
+            self.layout.unpack(self._vector(theta)),
             direction=direction,
-            families=families,
+            families=list(self.used),
             row_weight=None,
             observed=True,
             squares=False,
             values=values,
-            tangents=products,
+            tangents=None if direction is None else products,
             residuals=None,
             gradient=None,
             n_threads=self._threads,
         )
-        return products
+        return values, products
 
     def family_scores(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the sequences start..stop by family, without β: dense, for models with few parameters."""

@@ -128,7 +128,7 @@ class _Alternation:
         callback: Callback | None,
     ) -> None:
         self.all, self.options, self.callback = ground, options, callback
-        self.tol, self.max_iter, self.method = tol, options.inner_iterations or max_iter, method
+        self.tol, self.max_iter, self.method = tol, max_iter, method
         drawn, objective = ground.drawn, ground.objective
         self.groups = groups = drawn.groups
         r = int(objective.free.sum())

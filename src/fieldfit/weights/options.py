@@ -34,8 +34,6 @@ class AutoWeights:
         would reduce J by less than ``tol``/10 per parameter.
     max_rounds : int, default: 20
         Largest number of rounds. Each round fits θ and then β.
-    inner_iterations : int or None, default: None
-        Largest number of iterations of the optimiser in a round. None: as in the fit.
     most_exact : int, default: 200
         Largest number of parameters for log-determinants.
     probes : int, default: 8
@@ -60,7 +58,6 @@ class AutoWeights:
     beta0: Sequence[float] | None = None
     tol: float = 1e-3
     max_rounds: int = 20
-    inner_iterations: int | None = None
     most_exact: int = 200
     probes: int = 8
     fallback: bool = True
@@ -72,17 +69,17 @@ class AutoWeights:
             ("by", self.by, ("term", "component")),
         ):
             one_of(value, f"{name} of the automatic weights", allowed, PolicyError)
-        for name in ("max_rounds", "inner_iterations", "most_exact", "probes"):
+        for name in ("max_rounds", "most_exact", "probes"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral)):
+            if isinstance(value, bool) or not isinstance(value, Integral):
                 raise PolicyError(f"{name} of the automatic weights is {value!r}; it must be an integer.")
         if not 0 <= self.gamma < float("inf"):
             raise PolicyError(f"gamma of the automatic weights is {self.gamma}; it must be finite and at least 0.")
         if not self.tol > 0:
             raise PolicyError(f"tol of the automatic weights is {self.tol}; it must be positive.")
-        for name in ("max_rounds", "inner_iterations", "probes"):
+        for name in ("max_rounds", "probes"):
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if value < 1:
                 raise PolicyError(f"{name} of the automatic weights is {value}; it must be at least 1.")
 
 
