@@ -369,6 +369,50 @@ def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:
     return embedded, restricted
 
 
+def claic(fit: StandardErrors, kind: Kind = "robust") -> float:
+    """Compute the composite likelihood information criterion −2 cℓ(θ̂) + 2 tr(bread⁻¹ meat) (Varin & Vidoni 2005).
+
+    Parameters
+    ----------
+    %(kind)s
+
+    Returns
+    -------
+    float
+        Smaller is better. Comparable only between fits with the same policy, data and seed.
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.claic() < fit.clbic()
+    True
+    """
+    refuse_refined(fit, "CLAIC", "Compare the first stages, or use held-out likelihoods (cross_validate).")
+    return -2 * fit.composite_log_likelihood + 2 * fit.effective_parameters(kind)
+
+
+def clbic(fit: StandardErrors, kind: Kind = "robust") -> float:
+    """Compute −2 cℓ(θ̂) + log(n) tr(bread⁻¹ meat) (Gao & Song 2010).
+
+    Parameters
+    ----------
+    %(kind)s
+
+    Returns
+    -------
+    float
+        Smaller is better. n is ``fit.total``.
+
+    Examples
+    --------
+    %(fit)s
+    >>> fit.clbic() > fit.claic()
+    True
+    """
+    refuse_refined(fit, "CLBIC", "Compare the first stages, or use held-out likelihoods (cross_validate).")
+    return -2 * fit.composite_log_likelihood + float(np.log(fit.total)) * fit.effective_parameters(kind)
+
+
 def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -> pd.DataFrame:
     """Compare models under one policy by CLAIC and CLBIC.
 

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 from fieldfit.api.accuracies import Kind as Kind
 from fieldfit.api.bootstrap import bootstrap_fit
+from fieldfit.api.comparison import claic, clbic, discoveries, score_test, wald_test
 from fieldfit.api.couplings import coupling_table, draw_network, graph_of, strengths
-from fieldfit.api.hypotheses import Hypotheses
-from fieldfit.api.standard_errors import SHARED
+from fieldfit.api.resampled_tests import bootstrap_test, permutation_test
+from fieldfit.api.robustness import influence, influence_blocks, influential, plot_influence
+from fieldfit.api.sensitivity import gross_error_sensitivity
+from fieldfit.api.standard_errors import SHARED, StandardErrors
 from fieldfit.api.summary import summary, summary_html
+from fieldfit.api.validation import goodness_of_fit
 from fieldfit.docstrings import filled
 from fieldfit.inference.gibbs import BURN_IN, THIN
 from fieldfit.refinement.specification import SpecificationTest
@@ -29,7 +33,7 @@ _MOST_SHOWN_PARAMETERS = 300
 
 @filled(SHARED)
 @dataclass(frozen=True, repr=False)
-class Fit(Hypotheses):
+class Fit(StandardErrors):
     """A fitted model: the estimate, its accuracy, and how the fit went. `fieldfit.fit` and `fieldfit.load` return it.
 
     Attributes
@@ -141,6 +145,19 @@ class Fit(Hypotheses):
             return self.refinement.saved_test
         return self._specification_test
 
+    claic = claic
+    clbic = clbic
+    wald_test = wald_test
+    bootstrap_test = bootstrap_test
+    permutation_test = permutation_test
+    score_test = score_test
+    discoveries = discoveries
+    goodness_of_fit = goodness_of_fit
+    influence = influence
+    influence_blocks = influence_blocks
+    influential = influential
+    gross_error_sensitivity = gross_error_sensitivity
+    plot_influence = plot_influence
     bootstrap = bootstrap_fit
     couplings = coupling_table
     to_networkx = graph_of

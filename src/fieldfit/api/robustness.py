@@ -23,6 +23,7 @@ from fieldfit.variance.moments import expected_problem
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from fieldfit.api.standard_errors import StandardErrors
 
@@ -322,6 +323,37 @@ def distances(fit: StandardErrors, parameters: object = None) -> pd.DataFrame:
         },
         index=pd.Index(order, name="row"),
     )
+
+
+def plot_influence(fit: StandardErrors, k: int = 10, ax: Axes | None = None, *, parameters: object = None) -> Axes:
+    """Draw Cook's distance of every fitted sample. ``influential(fit.n)`` has the same numbers.
+
+    Parameters
+    ----------
+    k : int, default: 10
+        Number of samples with a label.
+    %(ax)s
+    %(parameters)s
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    %(fit)s
+    >>> fit.plot_influence(3).figure.savefig("influence.png")
+    """
+    from fieldfit.report.influence import plot_influence as draw
+
+    k = checked_number(k)
+    table = distances(fit, parameters)
+    axis = f"Cook's distance over {'all' if parameters is None else 'the selected'} parameters"
+    if table.columns[0] == "displacement":
+        axis = "displacement: 2 × loss of the objective\nwithout the sample"
+    return draw(table, k, axis=axis, ax=ax)
 
 
 def _weighted_scores(fit: StandardErrors) -> Iterator[FloatArray]:

@@ -516,11 +516,11 @@ class StandardErrors(FitState):
 
     def _effective(self, kind: Kind) -> tuple[float, float]:
         """Value and Monte Carlo error, computed once: with many parameters it takes minutes."""
-        from fieldfit.api.effective import effective_parameters
-
-        self.accuracy(kind)  # refuses other kinds
+        accuracy = self.accuracy(kind)  # refuses other kinds
         if kind not in self._known_effective:
-            self._known_effective[kind] = effective_parameters(self, kind)
+            count, error = accuracy.effective_parameters()
+            # Importance weights count as ``total`` samples of equal weight, so that their scale does not matter.
+            self._known_effective[kind] = count / self.unit_weight, error / self.unit_weight
         return self._known_effective[kind]
 
 

@@ -266,6 +266,14 @@ class FitState:
         """The time of the whole fit in seconds."""
         return self.convergence.seconds
 
+    @cached_property
+    def composite_log_likelihood(self) -> float:
+        """Composite log-likelihood Σ_i w_i m_θ̂(X_i, Z_i) without the penalty.
+
+        Importance weights are scaled to sum to ``total``.
+        """
+        return (self.objective + self.penalty.value(self.theta, self.free)) / self.unit_weight
+
     # --- the samples ----------------------------------------------------------------------------------------------------
 
     @property

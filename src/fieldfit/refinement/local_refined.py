@@ -155,3 +155,10 @@ class LocalAccuracy:
         refined = self.refined
         rows = np.asarray((refined.matrix.T @ self.solve(directions).T).T)
         return refined.samples.form(refined.theta, rows, self.variance)
+
+    def effective_parameters(self) -> tuple[float, float]:
+        """Refused: it takes a solve for each parameter."""
+        raise PolicyError(
+            f"The effective number of parameters of a refined fit needs matrices of {len(self.refined.free):,} parameters; "
+            f"the limit is {MOST_COVARIANCE_PARAMETERS:,}."
+        )

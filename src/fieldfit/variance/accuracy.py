@@ -14,6 +14,7 @@ is given as NaN, never as 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -54,6 +55,9 @@ class Accuracy(Protocol):
 
     def covariance_of(self, directions: FloatArray) -> FloatArray:
         """Covariance (q, q) of the functions aᵀθ̂; NaN where one is not identified."""
+
+    def effective_parameters(self) -> tuple[float, float]:
+        """tr((H + P)⁻¹ M), and its Monte Carlo error: 0 if neither the trace nor the matrices are simulated."""
 
 
 @dataclass(frozen=True)
@@ -147,21 +151,35 @@ class DenseAccuracy:
         variances = np.maximum(2.0 * np.einsum("ij,ij->i", self._half, self.inverse), 0.0)
         return np.where(self.bread.reached, variances, np.nan)
 
-    def effective_parameters(self) -> float:
-        """tr(bread⁻¹ meat)."""
-        return float(np.sum(self.inverse * self.moments.meat))
+    def effective_parameters(self) -> tuple[float, float]:
+        """tr(bread⁻¹ meat), and its error if bread and meat are simulated."""
+        values = np.array([part._trace for part in self._left_out()])
+        return self._trace, float(_jackknife(values)) if len(values) else 0.0
 
     def simulation_error(self) -> FloatArray | None:
-        """Relative Monte Carlo error of each standard error, by leaving out one simulated part at a time."""
-        parts = self.moments.replicates
-        count = len(parts)
-        if count < 2:
+        """Relative Monte Carlo error of each standard error; None if nothing is simulated."""
+        errors = np.sqrt([part.variances() for part in self._left_out()])
+        if not len(errors):
             return None
-        breads, meats = sum(part[0] for part in parts), sum(part[1] for part in parts)
-        errors = []
-        for bread, meat in parts:
-            rest = Moments((breads - bread) / (count - 1), (meats - meat) / (count - 1), self.moments.total, "")
-            errors.append(np.sqrt(replace(self, moments=rest).variances()))
         with np.errstate(divide="ignore", invalid="ignore"):
-            relative: FloatArray = np.sqrt((count - 1) * np.var(errors, axis=0) / self.variances())
+            relative: FloatArray = _jackknife(errors) / np.sqrt(self.variances())
             return relative
+
+    def _left_out(self) -> Iterator[DenseAccuracy]:
+        """The accuracy from all simulated parts but one, for each of them; one at a time, because matrices are large."""
+        parts = self.moments.replicates
+        others = len(parts) - 1
+        if others > 0:
+            breads, meats = sum(part[0] for part in parts), sum(part[1] for part in parts)
+            for bread, meat in parts:
+                rest = Moments((breads - bread) / others, (meats - meat) / others, self.moments.total, "")
+                yield replace(self, moments=rest)
+
+    @property
+    def _trace(self) -> float:
+        return float(np.sum(self.inverse * self.moments.meat))
+
+
+def _jackknife(values: FloatArray) -> FloatArray:
+    """The standard errors (…) of numbers from their values (parts, …) without one part each."""
+    return np.asarray(np.sqrt((len(values) - 1) * np.var(values, axis=0)))
