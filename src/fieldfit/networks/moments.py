@@ -63,7 +63,7 @@ class NetworkMoments:
     >>> moments.means.shape, moments.drift < 0.1
     ((2, 3), True)
     >>> moments
-    <NetworkMoments: 300 complete rows, 2,000 draws; means differ by at most 0.023 (0.8 standard errors)>
+    <NetworkMoments: 300 complete rows, 2,000 draws; means differ by at most 0.023 (0.7 standard errors)>
     """
 
     means: FloatArray
