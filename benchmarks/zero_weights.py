@@ -1,17 +1,18 @@
-"""What weights at zero cost under an elastic net: evaluations over all weights and over those that are not zero.
+"""What weights at zero cost under an elastic net: evaluations against the number of other weights, and whole fits.
 
-    python benchmarks/zero_weights.py [--sentences N] [--only template|ewt] [--c1 C ...]
+    python benchmarks/zero_weights.py [--sentences N] [--only template|ewt|conll] [--c1 C ...]
 
-At six points of 60 steps the chain is compiled again for the weights that are not zero, features without any left out.
-Value and gradient of both, taking turns, in CPU seconds of one thread: the ratio is what skipping zero weights can save at
-most, since choosing them, listing them and checking the others are not counted. The two values and gradients must agree
-to 1e-10. Then whole fits of 60 steps with all pairs of features and labels: the optimiser's pairs on all weights, and on
-those that move, and how much of an evaluation gathers weights of features that have none left. Needs FIELDFIT_DATA.
+Evaluations: value and gradient with all state weights, with the share of them that an L1 penalty would take first (those
+with the largest derivatives at θ = 0), with none, and of the same chain without any feature, in CPU milliseconds of one
+thread, taking turns. Values and gradients with and without the zeros must agree to 1e-10. Whole fits: CPU seconds to the
+objective after 60 steps on all weights, on all weights and on the working set of those that may leave zero; making the set
+and checking the others are included. Needs FIELDFIT_DATA.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import warnings
 
@@ -24,142 +25,110 @@ from chain_corpora import TITLES, corpus, crfsuite_like, plain
 from measure import best_times, clock
 
 import fieldfit as ff
-from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_problem import ChainProblem
-from fieldfit.optim import orthant
-from fieldfit.optim.proximal import minimise_proximal
+from fieldfit.optim import working_set
 from fieldfit.optim.solution import Progress
-from fieldfit.types import BoolArray, FloatArray
+from fieldfit.types import FloatArray
 
-C2 = 0.1
-POINTS = (5, 15, 25, 35, 45, 55)
-
-
-def points(problem: ChainProblem, c1: float) -> list[FloatArray]:
-    """The weights after some of the steps of an elastic net."""
-    kept = []
-
-    def objective(x: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = problem.value_grad(x)
-        return C2 * float(x @ x) - value, 2 * C2 * x - gradient
-
-    def keep(state: Progress, x: FloatArray) -> None:
-        if state.iteration in POINTS:
-            kept.append(x.copy())
-
-    minimise_proximal(objective, np.zeros(problem.n_parameters), c1, gtol=1e-9, max_iter=POINTS[-1], callback=keep)
-    return kept
+C2, STEPS = 0.1, 60
+SHARES = (0.3, 0.1, 0.03, 0.01, 0.0)
+#: Corpora with their pairs of features and labels, and their sentences as a multiple of --sentences.
+CASES = (("template", "observed", 1.0), ("ewt", "observed", 1.0), ("conll", "all", 1.5))
 
 
-def without_zeros(problem: ChainProblem, data: Sequences, keep: BoolArray) -> ChainProblem:
-    """The chain with the state weights ``keep`` and all transitions."""
-    layout = problem.layout
-    counts = np.diff(np.concatenate(([0], np.cumsum(keep)))[layout.pair_ptr])
-    used = counts > 0
-    entries = used[data.indices]
-    fewer = replace(
-        data,
-        indptr=np.concatenate(([0], np.cumsum(entries)))[data.indptr],
-        indices=(np.cumsum(used) - 1)[data.indices[entries]].astype(np.int32),
-        values=None if data.values is None else data.values[entries],
-        n_features=int(used.sum()),
-    )
-    smaller = replace(
-        layout,
-        n_features=fewer.n_features,
-        pair_ptr=np.concatenate(([0], np.cumsum(counts[used]))),
-        pair_labels=np.ascontiguousarray(layout.pair_labels[keep]),
-    )
-    return ChainProblem(smaller, fewer, plain(0))
-
-
-def compare(name: str, sentences: int | None, c1: float) -> None:
-    """Print the seconds at each point together, and those at the last one."""
-    _, data, _ = corpus(name, sentences)
-    problem = ChainProblem(crfsuite_like(data, "observed").layout, data, plain(0))
-    n_state, seconds, shares, compiling = problem.layout.n_state, [], [], 0.0
-    for theta in points(problem, c1):
-        keep = theta != 0
-        keep[n_state:] = True
+def evaluations(title: str, data: Sequences, problem: ChainProblem) -> None:
+    """Print the milliseconds of evaluations with fewer and fewer weights that are not zero."""
+    n_state, random = problem.layout.n_state, np.random.default_rng(0)
+    slopes = np.abs(problem.value_grad(np.zeros(problem.n_parameters))[1][:n_state])
+    first = np.argsort(-slopes, kind="stable")
+    weights = 0.1 * random.normal(size=problem.n_parameters)
+    parts, making = [], 0.0
+    for share in SHARES:
+        zeros = np.ones(problem.n_parameters, dtype=np.bool_)
+        zeros[n_state:] = False
+        zeros[first[: math.ceil(share * n_state)]] = False
+        theta = np.where(zeros, 0.0, weights)
         start = clock()
-        short = without_zeros(problem, data, keep[:n_state])
-        compiling += clock() - start
-        (value, gradient), (other, part) = problem.value_grad(theta), short.value_grad(theta[keep])
+        part = problem.without(zeros)
+        making = max(making, clock() - start)
+        assert part is not None
+        smaller, places = part
+        (value, gradient), (other, few) = problem.value_grad(theta), smaller.value_grad(theta[places])
         np.testing.assert_allclose(other, value, rtol=1e-10)
-        np.testing.assert_allclose(part, gradient[keep], rtol=1e-10, atol=1e-8)
-        rest = theta[keep]
-        seconds.append(
-            best_times(
-                lambda x=theta: problem.value_grad(x),
-                lambda x=rest, chain=short: chain.value_grad(x),
-                lambda x=theta: problem.row_values(x),
-                lambda x=rest, chain=short: chain.row_values(x),
-                repeats=5,
-            )
-        )
-        shares.append(keep[:n_state].mean())
-    total, last = np.sum(seconds, axis=0), seconds[-1]
+        np.testing.assert_allclose(few, gradient[places], rtol=1e-10, atol=1e-8)
+        parts.append((smaller, theta[places]))
+    nothing = replace(data, indptr=np.zeros_like(data.indptr), indices=data.indices[:0], values=None, n_features=1)
+    bare = ChainProblem(crfsuite_like(nothing, "all").layout, nothing, plain(0))
+    parts.append((bare, np.zeros(bare.n_parameters)))
+    whole, *times = best_times(
+        lambda: problem.value_grad(weights),
+        *(lambda x=x, chain=chain: chain.value_grad(x) for chain, x in parts),
+        repeats=7,
+    )
+    *times, recursions = times
+    line = ", ".join(f"{share:.0%} {1e3 * t:.1f}" for share, t in zip(SHARES[:-1], times, strict=False))
     print(
-        f"{TITLES[name]}, c1 = {c1:g}: {shares[-1]:.0%} of {n_state} state weights not zero after {POINTS[-1]} steps; "
-        f"all weights {1e3 * last[0]:.0f} ms, those {1e3 * last[1]:.0f} ms: ratio {last[0] / last[1]:.2f} "
-        f"(values alone {last[2] / last[3]:.2f}); over the steps, mean {np.mean(shares):.0%} not zero: ratio "
-        f"{total[0] / total[1]:.2f}; compiling again takes {compiling / total[0]:.1f} evaluations",
+        f"{title}, {n_state:,} state weights, ms: all {1e3 * whole:.1f}; not zero {line}, none {1e3 * times[-1]:.1f}: "
+        f"ratio {whole / times[-1]:.2f}; a chain without features {1e3 * recursions:.1f}; making a set {1e3 * making:.1f}",
         flush=True,
     )
 
 
-def whole_fits(name: str, sentences: int, c1: float) -> None:
-    """Print the seconds of fits whose optimiser keeps pairs on all weights and on those that move, in turns."""
-    _, data, _ = corpus(name, sentences)
-    model = crfsuite_like(data, "all")
-    limits = {"all": model.n_parameters + 1, "moving": orthant._MANY_COORDINATES}
-    seconds, objective = dict.fromkeys(limits, float("inf")), dict.fromkeys(limits, 0.0)
+def fit(
+    problem: tuple[ff.ChainCRF, Sequences], c1: float, target: float, max_iter: int
+) -> tuple[float, float, FloatArray]:
+    """CPU seconds to the objective ``target``, the objective reached, and θ."""
+    values: list[float] = []
+
+    def reached(state: Progress) -> bool:
+        values.append(state.value)
+        return state.value <= target
+
+    start = clock()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = ff.fit(*problem, "FL", sigma2=1 / (2 * C2), l1=c1, max_iter=max_iter, tol=1e-12, progress=reached)
+    return clock() - start, values[-1], result.theta
+
+
+def whole_fits(title: str, model: ff.ChainCRF, data: Sequences, c1: float) -> None:
+    """Print the seconds of fits on all weights and on a working set, taking turns."""
+    limits = {"all": model.n_parameters + 1, "set": working_set._MANY_COORDINATES}
+    seconds = dict.fromkeys(limits, math.inf)
     try:
+        working_set._MANY_COORDINATES = limits["all"]
+        target = fit((model, data), c1, -math.inf, STEPS)[1]
         for _ in range(3):
             for kind, limit in limits.items():
-                orthant._MANY_COORDINATES = limit
-                start = clock()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    fit = ff.fit(model, data, "FL", sigma2=1 / (2 * C2), l1=c1, max_iter=60, tol=1e-12)
-                seconds[kind], objective[kind] = min(seconds[kind], clock() - start), -fit.objective
+                working_set._MANY_COORDINATES = limit
+                taken, objective, theta = fit((model, data), c1, target, 3 * STEPS)
+                seconds[kind] = min(seconds[kind], taken)
+                assert objective <= target
     finally:
-        orthant._MANY_COORDINATES = limits["moving"]
+        working_set._MANY_COORDINATES = limits["set"]
     print(
-        f"{TITLES[name]}, {sentences:,} sentences, all pairs, c1 = {c1:g}: {(fit.theta != 0).mean():.1%} of "
-        f"{model.n_parameters:,} weights not zero after 60 steps; pairs on all weights {seconds['all']:.1f} s to "
-        f"{objective['all']:.1f}, on those that move {seconds['moving']:.1f} s to {objective['moving']:.1f}: ratio "
-        f"{seconds['all'] / seconds['moving']:.2f}",
-        flush=True,
-    )
-    problem, theta = ChainProblem(model.layout, data, plain(0)), fit.theta
-    rows = theta[: problem.layout.n_state].reshape(-1, data.n_labels)
-    empty = ~(rows != 0).any(axis=1)
-    scores, weights = np.empty((data.n_tokens, problem.layout.padded)), problem.layout.unpack(theta)
-    whole, scoring = best_times(
-        lambda: problem.value_grad(theta),
-        lambda: _kernels.chain_scores(problem.tokens, weights, scores=scores, n_threads=1),
-    )
-    print(
-        f"  {empty.mean():.0%} of the features have no weight left, {empty[data.indices].mean():.0%} of the gathers are "
-        f"theirs, and gathering is {scoring / whole:.0%} of an evaluation",
+        f"  c1 = {c1:g}, fit to {target:.1f}: {(theta != 0).mean():.1%} of {model.n_parameters:,} weights not zero; all "
+        f"{seconds['all']:.2f} s, working set {seconds['set']:.2f} s: ratio {seconds['all'] / seconds['set']:.2f}",
         flush=True,
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sentences", type=int, default=None, help="use the first N training sentences (all)")
-    parser.add_argument("--only", choices=["template", "ewt"], default=None)
+    parser.add_argument("--sentences", type=int, default=1000, help="training sentences (1000)")
+    parser.add_argument("--only", choices=[name for name, _, _ in CASES], default=None)
     parser.add_argument("--c1", type=float, nargs="+", default=[0.1, 1.0])
     options = parser.parse_args()
     ff.set_threads(1)
-    for name in ("template", "ewt") if options.only is None else (options.only,):
+    for name, pairs, share in CASES:
+        if options.only not in (None, name):
+            continue
+        _, data, _ = corpus(name, int(share * options.sentences))
+        model, title = crfsuite_like(data, pairs), f"{TITLES[name]}, {pairs} pairs"
+        evaluations(title, data, ChainProblem(model.layout, data, plain(0)))
         for c1 in options.c1:
-            compare(name, options.sentences, c1)
-    for c1 in options.c1:
-        whole_fits("conll", 1500, c1)
+            whole_fits(title, model, data, c1)
 
 
 if __name__ == "__main__":

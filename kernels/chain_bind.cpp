@@ -1,6 +1,7 @@
 // Chains: values, residuals, gradients and scores of their sequences.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -135,6 +136,13 @@ void bind_chain(nb::module_& module) {
              nb::arg("edge_ptr").none() = nb::none(), nb::arg("edge_features").none() = nb::none(),
              nb::arg("edge_values").none() = nb::none(), nb::arg("column_ptr").none() = nb::none(),
              nb::arg("columns").none() = nb::none(), nb::arg("transpose") = true, nb::arg("block_tokens") = 0)
+        .def(
+            "selected",
+            [](const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels) {
+                return std::make_unique<ChainTokens>(whole, keep, pair_ptr, pair_labels);
+            },
+            nb::keep_alive<0, 1>(), nb::kw_only(), nb::arg("keep"), nb::arg("pair_ptr"), nb::arg("pair_labels"),
+            "The same tokens where all state weights but those in `keep` are 0; these are numbered anew.")
         .def_prop_ro("padded", [](const ChainTokens& t) { return t.data().padded; })
         .def_prop_ro("n_blocks", [](const ChainTokens& t) { return t.data().n_blocks; })
         .def_prop_ro("n_chunks", [](const ChainTokens& t) { return t.data().n_chunks; })

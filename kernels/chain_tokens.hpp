@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "chain.hpp"
@@ -86,9 +87,40 @@ class ChainTokens {
         split_features(indptr.data(), indices.data(), values ? values->data() : nullptr, transpose);
     }
 
+    // The same tokens where only the state weights `keep` of `whole` are not 0; these are numbered anew, in order.
+    // Their labels are `pair_labels`, by feature at `pair_ptr`. No cold entry is left of features without any. What is
+    // the same is not copied: `whole` has to stay.
+    ChainTokens(const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels)
+        : offsets_(whole.offsets_),
+          labels_(whole.labels_),
+          active_(whole.active_),
+          pair_ptr_(pair_ptr),
+          pair_labels_(pair_labels),
+          edge_ptr_(whole.edge_ptr_),
+          edge_features_(whole.edge_features_),
+          edge_values_(whole.edge_values_),
+          column_ptr_(whole.column_ptr_),
+          columns_(whole.columns_),
+          scratch_(whole.scratch_),
+          data_(whole.data_),
+          n_state_(static_cast<int64_t>(pair_labels.shape(0))) {
+        ChainData& d = data_;
+        need(d.block_ptr != nullptr, "ChainTokens: tokens without features by token have no selection of weights");
+        need(static_cast<int64_t>(keep.shape(0)) == whole.n_state_, "ChainTokens: keep needs one entry a state weight");
+        check_pointers(pair_ptr, d.n_features, n_state_, "ChainTokens: pair_ptr must rise from 0 to the pairs");
+        d.pair_ptr = pair_ptr.data();
+        d.pair_labels = pair_labels.data();
+        check_kept(whole.data_, keep.data());
+        nb::gil_scoped_release release;
+        select_hot(whole.data_);
+        select_cold(whole.data_, keep.data());
+        select_by_feature(whole.data_);
+        point_at_cold();
+    }
+
     const ChainData& data() const { return data_; }
     int64_t n_state() const { return n_state_; }
-    ScratchPool& scratch() const { return scratch_; }
+    ScratchPool& scratch() const { return *scratch_; }
 
   private:
     // Sequences that are sorted by length, so that those which go together are about equally long.
@@ -222,22 +254,165 @@ class ChainTokens {
             }
         }
         if (transpose) list_tokens(indptr, indices, values, hot_of);
+        point_at_hot();
+        point_at_cold();
+        if (!transpose) d.block_ptr = nullptr;
+    }
+
+    static const double* filled(const std::vector<double>& v) { return v.empty() ? nullptr : v.data(); }
+
+    void point_at_hot() {
+        ChainData& d = data_;
+        d.n_hot = static_cast<int64_t>(hot_features_.size());
+        d.hot_features = hot_features_.data();
         d.hot_ptr = hot_ptr_.data();
         d.hot_rows = hot_rows_.data();
-        d.hot_values = values ? hot_values_.data() : nullptr;
+        d.hot_values = filled(hot_values_);
+    }
+
+    void point_at_cold() {
+        ChainData& d = data_;
         d.cold_ptr = cold_ptr_.data();
         d.cold_places = cold_places_.data();
         d.cold_labels = d.pair_ptr ? cold_labels_.data() : nullptr;
-        d.cold_values = values ? cold_values_.data() : nullptr;
-        d.hot_features = hot_features_.data();
-        d.block_ptr = transpose ? block_ptr_.data() : nullptr;
+        d.cold_values = filled(cold_values_);
+        d.block_ptr = block_ptr_.data();
         d.block_features = block_features_.data();
         d.task_ptr = task_ptr_.data();
         d.feature_ptr = feature_ptr_.data();
         d.n_unused = static_cast<int64_t>(unused_features_.size());
         d.unused_features = unused_features_.data();
         d.feature_tokens = feature_tokens_.data();
-        d.feature_values = values ? feature_values_.data() : nullptr;
+        d.feature_values = filled(feature_values_);
+    }
+
+    // The first state weight of a feature; its last one is before that of the next feature.
+    static int64_t first_pair(const ChainData& d, int64_t feature) {
+        return d.pair_ptr ? d.pair_ptr[feature] : feature * d.n_labels;
+    }
+
+    bool keeps(int64_t feature) const { return data_.pair_ptr[feature + 1] > data_.pair_ptr[feature]; }
+
+    // The labels of the weights that are kept must be those of `whole`.
+    void check_kept(const ChainData& whole, const uint8_t* keep) const {
+        for (int64_t feature = 0; feature < whole.n_features; ++feature) {
+            int64_t at = data_.pair_ptr[feature];
+            const int64_t first = first_pair(whole, feature), last = first_pair(whole, feature + 1);
+            for (int64_t pair = first; pair < last; ++pair) {
+                if (!keep[pair]) continue;
+                const int64_t label = whole.pair_ptr ? whole.pair_labels[pair] : pair - first;
+                need(at < data_.pair_ptr[feature + 1] && data_.pair_labels[at] == label,
+                     "ChainTokens: pair_ptr and pair_labels must list the weights in keep");
+                ++at;
+            }
+            need(at == data_.pair_ptr[feature + 1],
+                 "ChainTokens: pair_ptr and pair_labels must list the weights in keep");
+        }
+    }
+
+    // Hot rows of each token. Where most are left, empty rows stay, so that the lists are those of `whole`.
+    void select_hot(const ChainData& whole) {
+        const size_t n_tokens = static_cast<size_t>(whole.n_tokens);
+        std::vector<int32_t> row_of(static_cast<size_t>(whole.n_hot), -1);
+        for (int64_t h = 0; h < whole.n_hot; ++h) {
+            if (!keeps(whole.hot_features[h])) continue;
+            row_of[static_cast<size_t>(h)] = static_cast<int32_t>(hot_features_.size());
+            hot_features_.push_back(whole.hot_features[h]);
+        }
+        if (4 * static_cast<int64_t>(hot_features_.size()) > 3 * whole.n_hot) return;
+        const auto row = [&](size_t q) { return row_of[static_cast<size_t>(whole.hot_rows[q])]; };
+        hot_ptr_.assign(n_tokens + 1, 0);
+        for (size_t t = 0; t < n_tokens; ++t) {
+            uint32_t count = 0;
+            for (size_t q = whole.hot_ptr[t]; q < whole.hot_ptr[t + 1]; ++q) count += row(q) >= 0;
+            hot_ptr_[t + 1] = hot_ptr_[t] + count;
+        }
+        hot_rows_.reserve(hot_ptr_[n_tokens]);
+        if (whole.hot_values) hot_values_.reserve(hot_ptr_[n_tokens]);
+        for (size_t q = 0; q < whole.hot_ptr[n_tokens]; ++q) {
+            if (row(q) < 0) continue;
+            if (whole.hot_values) hot_values_.push_back(whole.hot_values[q]);
+            hot_rows_.push_back(row(q));
+        }
+        point_at_hot();
+    }
+
+    // The weights of cold features that each token has, without those that are not kept.
+    void select_cold(const ChainData& whole, const uint8_t* keep) {
+        const ChainData& d = data_;
+        const size_t n_tokens = static_cast<size_t>(d.n_tokens);
+        std::vector<int32_t> number;  // of each pair that is kept
+        if (whole.pair_ptr) {
+            number.assign(static_cast<size_t>(whole.pair_ptr[whole.n_features]), -1);
+            int32_t next = 0;
+            for (size_t pair = 0; pair < number.size(); ++pair)
+                if (keep[pair]) number[pair] = next++;
+        }
+        // visit(pair) for what is left of an entry.
+        const auto each = [&](size_t q, auto visit) {
+            const int32_t place = whole.cold_places[q];
+            if (whole.pair_ptr) {
+                if (number[static_cast<size_t>(place)] >= 0) visit(number[static_cast<size_t>(place)]);
+            } else {
+                for (int64_t pair = d.pair_ptr[place]; pair < d.pair_ptr[place + 1]; ++pair)
+                    visit(static_cast<int32_t>(pair));
+            }
+        };
+        int64_t all = 0;
+        cold_ptr_.assign(n_tokens + 1, 0);
+        for (size_t t = 0; t < n_tokens; ++t) {
+            for (size_t q = whole.cold_ptr[t]; q < whole.cold_ptr[t + 1]; ++q) each(q, [&](int32_t) { ++all; });
+            need(all < most_entries,
+                 "ChainTokens: more than 2^32 entries of features; split the sequences into shards");
+            cold_ptr_[t + 1] = static_cast<uint32_t>(all);
+        }
+        cold_places_.reserve(static_cast<size_t>(all));
+        cold_labels_.reserve(static_cast<size_t>(all));
+        if (whole.cold_values) cold_values_.reserve(static_cast<size_t>(all));
+        for (size_t q = 0; q < whole.cold_ptr[n_tokens]; ++q)
+            each(q, [&](int32_t pair) {
+                if (whole.cold_values) cold_values_.push_back(whole.cold_values[q]);
+                cold_labels_.push_back(static_cast<uint16_t>(d.pair_labels[pair]));
+                cold_places_.push_back(pair);
+            });
+    }
+
+    // Tokens of each cold feature, without the features that have no weight left.
+    void select_by_feature(const ChainData& whole) {
+        const ChainData& d = data_;
+        const auto feature_at = [&](int64_t place) {
+            const int32_t feature = whole.block_features[place];
+            return feature < 0 ? ~feature : feature;
+        };
+        size_t features = 0, entries = 0;
+        for (int64_t place = 0; place < whole.block_ptr[d.n_blocks]; ++place)
+            if (keeps(feature_at(place))) {
+                ++features;
+                entries += whole.feature_ptr[place + 1] - whole.feature_ptr[place];
+            }
+        block_features_.reserve(features);
+        feature_ptr_.reserve(features + 1);
+        feature_tokens_.reserve(entries);
+        if (whole.feature_values) feature_values_.reserve(entries);
+        block_ptr_.assign(1, 0);
+        feature_ptr_.assign(1, 0);
+        for (int64_t block = 0; block < d.n_blocks; ++block) {
+            for (int64_t place = whole.block_ptr[block]; place < whole.block_ptr[block + 1]; ++place) {
+                if (!keeps(feature_at(place))) continue;
+                const uint32_t first = whole.feature_ptr[place], last = whole.feature_ptr[place + 1];
+                block_features_.push_back(whole.block_features[place]);
+                feature_tokens_.insert(feature_tokens_.end(), whole.feature_tokens + first,
+                                       whole.feature_tokens + last);
+                if (whole.feature_values)
+                    feature_values_.insert(feature_values_.end(), whole.feature_values + first,
+                                           whole.feature_values + last);
+                feature_ptr_.push_back(static_cast<uint32_t>(feature_tokens_.size()));
+            }
+            block_ptr_.push_back(static_cast<int64_t>(block_features_.size()));
+        }
+        for (int64_t k = 0; k < whole.n_unused; ++k)
+            if (keeps(whole.unused_features[k])) unused_features_.push_back(whole.unused_features[k]);
+        list_tasks();
     }
 
     // The tokens of each cold feature, block by block.
@@ -292,6 +467,12 @@ class ChainTokens {
                 unused_features_.push_back(feature);
         block_features_.shrink_to_fit();
         feature_ptr_.shrink_to_fit();
+        list_tasks();
+    }
+
+    // The tasks of each block: its chunks, then the pieces of its features.
+    void list_tasks() {
+        const ChainData& d = data_;
         task_ptr_.assign(1, 0);
         for (int64_t block = 0; block < d.n_blocks; ++block) {
             const int64_t features =
@@ -316,7 +497,7 @@ class ChainTokens {
     std::vector<uint16_t> cold_labels_;
     std::vector<int32_t> hot_features_, hot_rows_, cold_places_, block_features_, feature_tokens_, unused_features_;
     std::vector<double> hot_values_, cold_values_, feature_values_;
-    mutable ScratchPool scratch_;
+    std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>();  // shared with selections of weights
     ChainData data_{};
     int64_t n_state_ = 0;
 };

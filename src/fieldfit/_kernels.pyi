@@ -64,6 +64,17 @@ class ChainTokens:
         transpose: bool = True,
         block_tokens: int = 0,
     ) -> None: ...
+    def selected(
+        self,
+        *,
+        keep: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        pair_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        pair_labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    ) -> ChainTokens:
+        """
+        The same tokens where all state weights but those in `keep` are 0; these are numbered anew.
+        """
+
     @property
     def padded(self) -> int: ...
     @property

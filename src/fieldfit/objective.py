@@ -21,6 +21,7 @@ from fieldfit.named import places_of_each
 from fieldfit.optim import Callback, Solution, minimise
 from fieldfit.optim.choose import EXPENSIVE_PRODUCT, LEAST_CURVATURE, Method
 from fieldfit.optim.coordinates import Transformed
+from fieldfit.optim.descent import ValueGradient
 from fieldfit.optim.group_penalty import GroupPenalty
 from fieldfit.optim.keeping import Keeper
 from fieldfit.optim.newton import DENSE_BELOW
@@ -193,6 +194,7 @@ class Objective:
             preconditioner=near,
             l1=None if l1 is None else l1[self.free],
             l1_groups=None if l1_groups is None else l1_groups[self.free],
+            smaller=self._without if self._everything_free else None,
             method="newton" if steps else "lbfgs" if plain else method,
             history=self._pairs(plain) if l1 is None else None,
             gtol=gtol,
@@ -203,6 +205,17 @@ class Objective:
             callback=callback,
             keeper=keeper,
         )
+
+    def _without(self, zeros: BoolArray) -> tuple[ValueGradient, IntArray] | None:
+        """The objective without some of the parameters ``zeros`` (r,), which are 0, and the places of the others."""
+        part = self.problem.without(zeros)
+        if part is None:
+            return None
+        problem, places = part
+        everything = np.ones(len(places), dtype=np.bool_)
+        return Objective(
+            problem, self.precision[places], self.start[places], everything, self.row_weight
+        ).value_grad, places
 
     def _pairs(self, plain: bool) -> int | None:
         """Pairs of L-BFGS: with millions of parameters they are the memory of the fit, and six are as fast as ten."""

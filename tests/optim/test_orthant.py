@@ -118,11 +118,11 @@ def sparse_regression():
 def test_coordinates_that_stand_still_are_left_out_of_the_pairs_and_change_no_optimum(monkeypatch):
     fun, first = sparse_regression(), Kept()
     minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9, max_iter=6, keeper=first)
-    kept = first.last["orthant_kept"]
+    kept = first.last["set_places"]
     assert first.last["orthant_steps"].shape[1] == len(kept) < 2_000
     assert set(np.flatnonzero(first.last["x"])) <= set(kept)
     found = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9)
-    monkeypatch.setattr("fieldfit.optim.orthant._MANY_COORDINATES", 10_000)
+    monkeypatch.setattr("fieldfit.optim.working_set._MANY_COORDINATES", 10_000)
     plain = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9)
     assert found.converged
     assert plain.converged
@@ -146,18 +146,21 @@ def test_pairs_move_to_other_coordinates():
         step = random.normal(size=12)
         memory.append((step, np.zeros(12)), step * random.uniform(0.5, 2.0, 12), step, None)
     places = np.array([3, -1, 7, 8, 0, 11])
-    moved = memory.moved(places)
+    q, none = random.normal(size=6), np.zeros(6)
+    moved = memory.moved(places, q)
     old = [tuple(np.where(places < 0, 0.0, vector[places]) for vector in pair) for pair in memory.pairs]
     assert len(moved) == 4
     for (step, change), (expected_step, expected_change) in zip(moved.pairs, old, strict=True):
         np.testing.assert_array_equal(step, expected_step)
         np.testing.assert_array_equal(change, expected_change)
-    # The next direction is that of a memory that has had these pairs only.
-    other, q, none = Memory(6, 4, None), random.normal(size=6), np.zeros(6)
-    for step, change in [*old[1:], (q, 0.5 * q)]:
+    # The next directions are those of a memory that has had these pairs only, at once and after another pair.
+    other = Memory(6, 4, None)
+    for step, change in old:
         other.append((step, none), change, q, None)
-    moved.append((q, none), 0.5 * q, q, None)
-    found, expected, trial = np.empty(6), np.empty(6), np.empty(6)
-    moved.direction(none, q, None, found, trial)
-    other.direction(none, q, None, expected, trial)
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    for _ in range(2):
+        found, expected, trial = np.empty(6), np.empty(6), np.empty(6)
+        moved.direction(none, q, None, found, trial)
+        other.direction(none, q, None, expected, trial)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+        moved.append((q, none), 0.5 * q, q, None)
+        other.append((q, none), 0.5 * q, q, None)

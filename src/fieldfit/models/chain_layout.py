@@ -10,7 +10,7 @@ end, weights u of label pairs with features, and for a second-order chain weight
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.label_triples import LabelTriples, every_triple, triple_name
-from fieldfit.types import FloatArray, Int32Array, IntArray
+from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
 
 LANE = 4
 """Rows of labels are padded to a multiple of this, as in kernels/chain.hpp."""
@@ -104,6 +104,16 @@ class ChainLayout:
         """The label pairs of transitions as places in a padded matrix."""
         rows, columns = np.divmod(self.transition_pairs, self.n_labels)
         return rows * self.padded + columns
+
+    def selected(self, keep: BoolArray) -> ChainLayout:
+        """The layout with the state weights ``keep`` (n_state,) and all others; the former are listed by feature."""
+        if self.pair_ptr is None or self.pair_labels is None:
+            rows = keep.reshape(self.n_features, self.n_labels)
+            counts, labels = np.count_nonzero(rows, axis=1), np.nonzero(rows)[1].astype(np.int32)
+        else:
+            counts = np.diff(np.concatenate(([0], np.cumsum(keep)))[self.pair_ptr])
+            labels = np.ascontiguousarray(self.pair_labels[keep])
+        return replace(self, pair_ptr=np.concatenate(([0], np.cumsum(counts))), pair_labels=labels)
 
     def kernel_pairs(self) -> tuple[IntArray | None, Int32Array | None]:
         """``pair_ptr`` and ``pair_labels`` for the kernels; they need lists if there is one label only."""

@@ -28,7 +28,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.windows import WindowFamily
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FloatArray, IntArray, ModelError, Plain, PolicyError
+from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, Plain, PolicyError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -180,6 +180,21 @@ class ChainProblem(Problem):
         other.__dict__.update(self.__dict__)
         other.families = tuple(family._replace(beta=float(b)) for family, b in zip(self.families, betas, strict=True))
         return other
+
+    def without(self, zeros: BoolArray) -> tuple[Problem, IntArray] | None:
+        """The chain without the state weights in ``zeros`` (r,): their features are neither gathered nor summed."""
+        layout = self.layout
+        keep = ~zeros[: layout.n_state]
+        kept = layout.selected(keep)
+        other = object.__new__(type(self))  # not copy(), which would compile again
+        other.__dict__.update(self.__dict__)
+        other.layout, other.n_parameters = kept, kept.n_parameters
+        assert kept.pair_ptr is not None
+        assert kept.pair_labels is not None
+        other.tokens = self.tokens.selected(
+            keep=keep.view(np.uint8), pair_ptr=kept.pair_ptr, pair_labels=kept.pair_labels
+        )
+        return other, np.concatenate((np.flatnonzero(keep), np.arange(layout.n_state, layout.n_parameters)))
 
     @property
     def used(self) -> tuple[Windows, ...]:

@@ -17,7 +17,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.steps import stepped
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -89,6 +89,14 @@ class Problem(ABC):
         Nothing is compiled again, and families of weight 0 cost nothing in sums over samples. None: not supported,
         and the caller compiles a new problem.
         """
+        return None
+
+    def without(self, zeros: BoolArray) -> tuple[Problem, IntArray] | None:
+        """The problem without some of the parameters ``zeros`` (r,), which are 0, and the places of the others.
+
+        None is for problems whose sums take no less time for that.
+        """
+        del zeros
         return None
 
     def redrawn(self, bound: BoundPolicy, theta: FloatArray, seed: int) -> Problem | None:

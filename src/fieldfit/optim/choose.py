@@ -23,6 +23,7 @@ from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.proximal import minimise_proximal
 from fieldfit.optim.solution import Callback, Solution
 from fieldfit.optim.units import Units
+from fieldfit.optim.working_set import Smaller
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
@@ -50,6 +51,7 @@ def minimise(
     product_cost: float = 1.0,
     l1: FloatArray | float | None = None,
     l1_groups: IntArray | None = None,
+    smaller: Smaller | None = None,
     units: FloatArray | None = None,
     fresh: bool = False,
     value_noise: float = 0.0,
@@ -58,7 +60,7 @@ def minimise(
 ) -> Solution:
     """Minimise fun(x) + Σ l1 |x| from x0 (n_parameters,) by the method that the given callables make fastest.
 
-    ``l1_groups`` are the groups of `minimise_proximal`.
+    ``l1_groups`` and ``smaller`` are those of `minimise_proximal`.
 
     ``fun(x)`` gives (value, gradient), ``hessian_product(x, v)`` the Hessian times v at ``product_cost`` evaluations
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
@@ -85,6 +87,7 @@ def minimise(
                 hessian=scaled.matrix(hessian),
                 product_cost=product_cost,
                 l1=None if l1 is None else l1 / units,
+                smaller=scaled.smaller(smaller),
                 fresh=True,  # the quotient
                 value_noise=value_noise,
                 callback=scaled.callback(callback),
@@ -135,6 +138,7 @@ def minimise(
                 history=history,
                 diagonal=metric,
                 groups=l1_groups,
+                smaller=smaller,
                 value_noise=value_noise,
                 callback=callback,
                 keeper=keeper,

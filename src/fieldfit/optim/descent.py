@@ -82,7 +82,11 @@ class Descent(ABC):
 
     @abstractmethod
     def take_state(self, state: State) -> None:
-        """Remember what `own_state` gave; `current` is set already."""
+        """Remember what `own_state` gave; `current` is set already, with all coordinates."""
+
+    def spread(self, part: FloatArray) -> FloatArray:
+        """The vector of all coordinates, for a method whose points have some of them only: 0 elsewhere."""
+        return part
 
     def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
         """Descend until a criterion holds or the user interrupts; the last accepted point either way.
@@ -99,9 +103,9 @@ class Descent(ABC):
             self._keep(last=True)
         at = self.current
         return Solution(
-            x=at.x,
+            x=self.spread(at.x),
             value=at.value,
-            gradient=at.gradient,
+            gradient=self.spread(at.gradient),
             gradient_norm=at.norm,
             iterations=max(0, len(self._history) - 1),
             evaluations=self._evaluations,
@@ -167,7 +171,7 @@ class Descent(ABC):
         """Call the callback with the last line of the history; true if it returns a request to stop."""
         if self._callback is None or not self._history:
             return False
-        view = self.current.x.view()
+        view = self.spread(self.current.x).view()
         view.flags.writeable = False
         return bool(self._callback(self._history[-1], view))
 
@@ -179,8 +183,8 @@ class Descent(ABC):
     def _state(self) -> State:
         at = self.current
         return {
-            "x": at.x.copy(),
-            "gradient": at.gradient.copy(),
+            "x": self.spread(at.x).copy(),
+            "gradient": self.spread(at.gradient).copy(),
             "point": np.array([at.value, at.norm]),
             "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
             "history": np.array([line.saved for line in self._history], dtype=np.float64),

@@ -33,6 +33,10 @@ class L1Penalty:
             raise FieldfitError(f"L1 weights must be finite and at least 0; entry {at} is {self.weights[at]}.")
         self.pseudo = np.zeros(size)
 
+    def restricted(self, places: IntArray) -> L1Penalty:
+        """The penalty of some of the coordinates."""
+        return L1Penalty(self.weights[places], len(places))
+
     def look(self, x: FloatArray, gradient: FloatArray) -> tuple[float, float]:
         """Set `pseudo` for the point x; returns Σ l1 |x| and max |pseudo|."""
         return _kernels.pseudo_gradient(x, gradient, self.weights, pseudo=self.pseudo, n_threads=get_threads())

@@ -23,6 +23,13 @@ from fieldfit.types import FloatArray, IntArray
 SINGLE_PRECISION_FROM = 200_000
 
 
+def moved_vector(vector: FloatArray, places: IntArray) -> FloatArray:
+    """The vector on other coordinates: ``places`` has the present place of each, −1 where it becomes 0."""
+    result = np.take(vector, places, mode="wrap")
+    result[places < 0] = 0.0
+    return result
+
+
 class Memory:
     """At most ``capacity`` pairs of vectors of length ``size``, in a ring of rows."""
 
@@ -71,18 +78,16 @@ class Memory:
         self._search[:] = state["search"]
         self._order = order
 
-    def moved(self, places: IntArray) -> Memory:
+    def moved(self, places: IntArray, search_gradient: FloatArray) -> Memory:
         """The same pairs on other coordinates: ``places`` has the present place of each, −1 where the pairs are 0.
 
-        Pairs without positive curvature there are left out. The next `append` makes the products with its q.
+        Pairs without positive curvature there are left out. ``search_gradient`` is the q of the next direction.
         """
         other = Memory(len(places), len(self.steps), None)
-        outside = places < 0
         for row in self._order:
             slot = len(other._order)
-            for block, source in ((other.steps, self.steps), (other.changes, self.changes)):
-                np.copyto(block[slot], np.take(source[row], places, mode="wrap"))
-                block[slot][outside] = 0.0
+            other.steps[slot] = moved_vector(self.steps[row], places)
+            other.changes[slot] = moved_vector(self.changes[row], places)
             step, change = other.steps[slot], other.changes[slot]
             curvature, size = np.vdot(step, change), np.vdot(change, change)
             if curvature > 0 and size > 0:
@@ -91,6 +96,7 @@ class Memory:
         steps, changes = (block[:used].astype(np.float64, copy=False) for block in (other.steps, other.changes))
         other._step_change[:used, :used] = steps @ changes.T
         other._change_change[:used, :used] = changes @ changes.T
+        other._search[:used] = np.stack((steps @ search_gradient, changes @ search_gradient), axis=1)
         return other
 
     def append(

@@ -5,10 +5,8 @@ The direction is L-BFGS's for the pseudo-gradient, without the coordinates in wh
 coordinate would leave its orthant. Far from an optimum that costs little and goes far. Near one the cut directions are
 poor, and proximal steps (proximal.py) take over.
 
-A coordinate at 0 whose pseudo-gradient is 0 does not move. Where most of them stand still, the pairs are kept on the
-others only, so that weights at 0 take neither time nor memory there. A coordinate that begins to move is taken in, with 0
-in the pairs of earlier steps. The pairs of the moving coordinates alone are also the better model of their curvature
-(quadratic_model.py).
+Most coordinates stay at 0 (working_set.py). The pairs of the others alone are also the better model of their curvature
+(quadratic_model.py). A coordinate that begins to move has 0 in the pairs of earlier steps.
 """
 
 from __future__ import annotations
@@ -27,17 +25,13 @@ _PAIRS = 8
 _WINDOW, _SLOW = 5, 5e-4
 #: They do so too after this many steps, and where more than this share of the steps had to be shortened.
 _MOST_ORTHANT_STEPS, _SHORTENED = 100, 0.2
-#: Coordinates from which those that stand still are left out, where they are at least this share.
-_MANY_COORDINATES, _STILL_SHARE = 4_096, 0.7
 
 
 class OrthantSteps:
     """Directions from the last pairs of vectors of length ``size``, and whether such steps still bring enough."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
         self._memory = Memory(size, _PAIRS, None)
-        self._kept: IntArray | None = None  # the coordinates of the pairs, in order; None: all
         self._values: deque[float] = deque(maxlen=_WINDOW + 1)
         self._steps = self._shortened = 0
 
@@ -56,49 +50,17 @@ class OrthantSteps:
         """
         self._steps += 1
         self._shortened += shortened
-        self._follow(points[0], pseudo)
-        at = self.places
-        change = gradients[0][at] - gradients[1][at]
-        self._memory.append((points[0][at], points[1][at]), change, pseudo[at], None)
+        self._memory.append(points, gradients[0] - gradients[1], pseudo, None)
         self._values.append(value)
 
-    @property
-    def places(self) -> IntArray | slice:
-        """The coordinates that may move: an index into vectors of all."""
-        return slice(None) if self._kept is None else self._kept
-
-    def _follow(self, x: FloatArray, pseudo: FloatArray) -> None:
-        """Leave out the coordinates that stand still, where they are many, and take in those that begin to move."""
-        if self._size < _MANY_COORDINATES:
-            return
-        moving = x != 0
-        moving |= pseudo != 0
-        before = self._kept
-        if np.count_nonzero(moving) > (1 - _STILL_SHARE) * len(self._memory.steps[0]):
-            if before is None or np.count_nonzero(moving[before]) == np.count_nonzero(moving):
-                return
-            moving[before] = True
-        now = np.flatnonzero(moving)
-        if before is None:
-            was = now
-        else:
-            place = np.full(self._size, -1, dtype=np.int64)
-            place[before] = np.arange(len(before))
-            was = place[now]
-        self._kept, self._memory = now, self._memory.moved(was)
+    def move(self, places: IntArray, pseudo: FloatArray) -> None:
+        """Keep the pairs on other coordinates, as in `Memory.moved`; ``pseudo`` is the pseudo-gradient there."""
+        self._memory = self._memory.moved(places, pseudo)
 
     @property
     def pairs(self) -> list[tuple[FloatArray, FloatArray]]:
-        """The steps and changes of the gradient that are kept, the oldest first."""
-        return [(self.whole(step), self.whole(change)) for step, change in self._memory.pairs]
-
-    def whole(self, part: FloatArray) -> FloatArray:
-        """The vector of all coordinates, in double precision, that has ``part`` at `places` and 0 elsewhere."""
-        if self._kept is None:
-            return part.astype(np.float64, copy=False)
-        vector = np.zeros(self._size)
-        vector[self._kept] = part
-        return vector
+        """The steps and changes of the gradient that are kept, the oldest first, in double precision."""
+        return [(step.astype(np.float64), change.astype(np.float64)) for step, change in self._memory.pairs]
 
     @property
     def slow(self) -> bool:
@@ -109,7 +71,7 @@ class OrthantSteps:
         return len(values) > _WINDOW and values[0] - values[-1] < _SLOW * abs(values[-1])
 
     def direction(self, x: FloatArray, pseudo: FloatArray) -> FloatArray:
-        """−H · pseudo-gradient without the coordinates in which it ascends; all three vectors are at `places`."""
+        """−H · pseudo-gradient without the coordinates in which it ascends."""
         direction, trial = np.empty(x.size), np.empty(x.size)
         self._memory.direction(x, pseudo, None, direction, trial)
         if not len(self._memory):  # the scale is unknown: a step of about length 1
@@ -122,15 +84,11 @@ class OrthantSteps:
         """What is remembered, as plain arrays."""
         pairs = {f"orthant_{name}": array for name, array in self._memory.state().items()}
         counts = np.array([self._steps, self._shortened], dtype=np.int64)
-        kept = {} if self._kept is None else {"orthant_kept": self._kept}
-        return {**pairs, **kept, "orthant_values": np.array(self._values, dtype=np.float64), "orthant_counts": counts}
+        return {**pairs, "orthant_values": np.array(self._values, dtype=np.float64), "orthant_counts": counts}
 
     def restore(self, state: State) -> None:
         """Take over what `state` gave."""
         prefix = "orthant_"
-        self._kept = state.get("orthant_kept")
-        if self._kept is not None:
-            self._memory = Memory(len(self._kept), _PAIRS, None)
         self._memory.restore({name[len(prefix) :]: array for name, array in state.items() if name.startswith(prefix)})
         self._values.clear()
         self._values.extend(state["orthant_values"].tolist())

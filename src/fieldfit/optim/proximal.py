@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,9 +22,11 @@ from fieldfit.optim.group_penalty import GroupPenalty
 from fieldfit.optim.keeping import Keeper, State
 from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.optim.line_search import SUFFICIENT_DECREASE, VALUE_NOISE, SearchOutcome
+from fieldfit.optim.memory import moved_vector
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
 from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.optim.solution import Callback, Solution, Status
+from fieldfit.optim.working_set import Smaller, WorkingSet
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
 #: Default number of pairs.
@@ -48,6 +50,7 @@ def minimise_proximal(
     history: int | None = None,
     diagonal: FloatArray | None = None,
     groups: IntArray | None = None,
+    smaller: Smaller | None = None,
     value_noise: float = 0.0,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
@@ -58,8 +61,9 @@ def minimise_proximal(
 
     It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
     0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20, or 6 from a million parameters on);
-    ``diagonal`` that of an approximate Hessian; ``value_noise`` as in `minimise_lbfgs`. ``fun`` must not keep the array it
-    is given. A KeyboardInterrupt inside ``fun`` ends the run at the last accepted point.
+    ``diagonal`` that of an approximate Hessian; ``value_noise`` as in `minimise_lbfgs`. ``smaller`` makes ``fun`` without
+    coordinates that are 0 (working_set.py). ``fun`` must not keep the array it is given. A KeyboardInterrupt inside ``fun``
+    ends the run at the last accepted point; the gradient of coordinates at 0 may be missing then, and is 0.
     """
     x = start_point(x0)
     if history is None:
@@ -68,7 +72,7 @@ def minimise_proximal(
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
     penalty = nonsmooth_penalty(l1, x.size, groups)
     model = QuadraticModel(x.size, history, diagonal)
-    descent = _Descent(fun, x, callback, penalty, model, diagonal is not None)
+    descent = _Descent(fun, x, callback, penalty, model, diagonal is not None, smaller)
     descent.value_noise = value_noise
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
@@ -81,7 +85,7 @@ def nonsmooth_penalty(l1: FloatArray | float, size: int, groups: IntArray | None
 
 
 class _Descent(Descent):
-    """Holds the penalty and the model of the smooth part as well."""
+    """Holds the penalty, the model of the smooth part and the set of coordinates that its points have."""
 
     def __init__(
         self,
@@ -91,8 +95,13 @@ class _Descent(Descent):
         penalty: L1Penalty | GroupPenalty,
         model: QuadraticModel,
         scaled: bool,
+        smaller: Smaller | None,
     ) -> None:
-        super().__init__(fun, x, callback)
+        # Norms of groups and preconditioners work on all coordinates.
+        self._set = None
+        if isinstance(penalty, L1Penalty) and not scaled:
+            self._set = WorkingSet(fun, smaller, penalty)
+        super().__init__(fun if self._set is None else self._set.evaluate, x, callback)
         self._penalty = penalty
         self._model = model
         self._scaled = scaled
@@ -108,11 +117,16 @@ class _Descent(Descent):
     def own_state(self) -> State:
         """The pairs."""
         orthant = {} if self._orthant is None else self._orthant.state()
-        return {"proximal": np.empty(0), **self._model.state(), **orthant}
+        places = {} if self._set is None else self._set.state()
+        return {"proximal": np.empty(0), **self._model.state(), **orthant, **places}
 
     def take_state(self, state: State) -> None:
         """The same pairs, and the pseudo-gradient of the point."""
         state["proximal"]  # another method has none
+        if self._set is not None:
+            self._set.restore(state)
+            if self._set.places is not None:
+                self._move_to(self._set, self._set.places, self.current.gradient)
         self._model.restore(state)
         if "orthant_counts" not in state:
             self._orthant = None
@@ -120,7 +134,59 @@ class _Descent(Descent):
             self._orthant.restore(state)
         self._penalty.look(self.current.x, self.current.gradient)
 
+    def spread(self, part: FloatArray) -> FloatArray:
+        """The vector of all coordinates: 0 outside the working set."""
+        return part if self._set is None else self._set.spread(part)
+
+    def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
+        """The same. The gradient of the solution is that of all coordinates, unless the user has interrupted."""
+        solution = super().minimise(gtol, ftol, max_iter, keeper)
+        if self._set is None or self._set.places is None or solution.status is Status.INTERRUPTED:
+            return solution
+        gradient = self._all_derivatives(self._set)
+        norm = self._set.all_penalties.look(solution.x, gradient)[1]
+        return replace(solution, gradient=gradient.copy(), gradient_norm=norm, evaluations=self._evaluations)
+
     def step(self, gtol: float) -> Status | None:
+        """A step to a better point, and the coordinates of the next one."""
+        status, among = self._step(), self._set
+        if among is None:
+            return status
+        if (
+            status is Status.LINE_SEARCH and among.places is not None
+        ):  # once more with all coordinates before giving up
+            gradient = self._all_derivatives(among)
+            self._move_to(among, among.keep_all(), gradient)
+            return None
+        if status is None:
+            if self.current.norm <= gtol:
+                self._all_derivatives(among)
+            change = among.choose(self.current.x)
+            if change is not None:
+                self._move_to(among, *change)
+        return status
+
+    def _all_derivatives(self, among: WorkingSet) -> FloatArray:
+        """The gradient of all coordinates at the current point, which is computed unless the last evaluation did so."""
+        gradient = among.gradient_at(self.current.x)
+        if gradient is None:
+            self._evaluations += 1
+            among.evaluate_all(self.current.x)
+            gradient = among.gradient_at(self.current.x)
+            assert gradient is not None
+        return gradient
+
+    def _move_to(self, among: WorkingSet, places: IntArray, gradient: FloatArray) -> None:
+        """Continue on the coordinates of the set: ``places`` (−1: none) in the present ones, and all derivatives."""
+        at = self.current
+        x, part = moved_vector(at.x, places), among.part(gradient)
+        self._penalty, self._model = among.penalty(), self._model.moved(places)
+        norm = self._penalty.look(x, part)[1]
+        if self._orthant is not None:
+            self._orthant.move(places, self._penalty.pseudo)
+        self.current = Point(x, part, at.value, norm)
+
+    def _step(self) -> Status | None:
         """A step along the minimum of the model; once more without a model before giving up."""
         previous = self.current
         if self._orthant is not None:
@@ -153,7 +219,7 @@ class _Descent(Descent):
 
     def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = super()._evaluate(x)
-        return value, gradient.copy()
+        return value, gradient.copy() if self._set is None else gradient  # a set copies
 
     def _accept(self, x: FloatArray, value: float, gradient: FloatArray) -> None:
         absolute, norm = self._penalty.look(x, gradient)
@@ -167,20 +233,19 @@ class _Descent(Descent):
 
     def _move_in_orthant(self, orthant: OrthantSteps) -> tuple[SearchOutcome, int]:
         """Step to a better point in the orthant of the pseudo-gradient; also the number of lengths tried."""
-        at, places = self.current, orthant.places
-        x, pseudo = at.x[places], self._penalty.pseudo[places]
+        at, pseudo = self.current, self._penalty.pseudo
+        x = at.x
         direction = orthant.direction(x, pseudo)
         t = 1.0
         for tried in range(1, _SHORTER + 1):
             moved = step_in_orthant(x, pseudo, direction, t)
-            whole = orthant.whole(moved)  # the other coordinates are 0 and stay there
-            value, gradient = self._evaluate(whole)
+            value, gradient = self._evaluate(moved)
             if value == -math.inf:
                 return SearchOutcome.UNBOUNDED, tried
-            total = value + self._penalty.value(whole)
+            total = value + self._penalty.value(moved)
             promise = float(pseudo @ (moved - x))
             if promise < 0 and total <= at.value + SUFFICIENT_DECREASE * promise and np.isfinite(gradient).all():
-                self._accept(whole, value, gradient)
+                self._accept(moved, value, gradient)
                 return SearchOutcome.FOUND, tried
             t *= 0.5
         return SearchOutcome.FAILED, _SHORTER

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from fieldfit.optim.keeping import State
-from fieldfit.optim.memory import SINGLE_PRECISION_FROM
+from fieldfit.optim.memory import SINGLE_PRECISION_FROM, moved_vector
 from fieldfit.types import FloatArray, IntArray
 
 #: A pair whose steps and changes are closer to orthogonal than this has no information on the curvature.
@@ -56,6 +56,15 @@ class QuadraticModel:
             raise ValueError("order of the pairs")
         self._steps[:used], self._changes[:used] = state["steps"], state["changes"]
         self._order = order
+
+    def moved(self, places: IntArray) -> QuadraticModel:
+        """The same pairs on other coordinates, as in `Memory.moved`; the diagonal must be one of ones."""
+        other = QuadraticModel(len(places), len(self._steps), None)
+        for row in self._order:
+            other._steps[row] = moved_vector(self._steps[row], places)
+            other._changes[row] = moved_vector(self._changes[row], places)
+        other._order = list(self._order)
+        return other
 
     def append(self, step: FloatArray, change: FloatArray) -> None:
         """Take in a pair, unless its curvature is not positive; the oldest one makes room."""

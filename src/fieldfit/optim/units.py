@@ -15,7 +15,8 @@ from fieldfit.optim.descent import ValueGradient
 from fieldfit.optim.newton import HessianProduct
 from fieldfit.optim.preconditioner import Preconditioner
 from fieldfit.optim.solution import Callback, Progress, Solution
-from fieldfit.types import FloatArray
+from fieldfit.optim.working_set import Smaller
+from fieldfit.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,17 @@ class Units:
         def scaled(u: FloatArray) -> tuple[float, FloatArray]:
             value, gradient = fun(u / self.scale)
             return value, gradient / self.scale
+
+        return scaled
+
+    def smaller(self, smaller: Smaller | None) -> Smaller | None:
+        """g without coordinates that are 0, from the same of f."""
+        if smaller is None:
+            return None
+
+        def scaled(zeros: BoolArray) -> tuple[ValueGradient, IntArray] | None:
+            part = smaller(zeros)
+            return None if part is None else (Units(self.scale[part[1]]).fun(part[0]), part[1])
 
         return scaled
 
