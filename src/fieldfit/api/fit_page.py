@@ -12,7 +12,7 @@ from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.identified import identified_table
 from fieldfit.api.moments import fit_moments
 from fieldfit.api.summary import cautions_of, course
-from fieldfit.planner.result import add_plan
+from fieldfit.planner.pictures import add_plan
 from fieldfit.report.fit_charts import (
     MOST_NODES,
     MOST_SIDES,

@@ -12,6 +12,8 @@ from fieldfit.planner.request import Target
 from fieldfit.types import FieldfitError
 from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
 
+#: A policy counts as better if its variance is at least this much lower.
+BETTER_VARIANCE = 0.01
 #: Relative difference in variance that is not worth a more complicated policy.
 ENOUGH = 0.005
 #: The same where the pilot's samples cannot tell two variances apart. A larger error is no reason to take the cheaper one:

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import html
 import math
-import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fieldfit.docstrings import filled
-from fieldfit.planner.candidates import Candidate
+from fieldfit.planner.candidates import BETTER_VARIANCE, Candidate
+from fieldfit.planner.pictures import plot, plot_lam, to_html, variance_against_lam
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY
 from fieldfit.planner.request import Target
-from fieldfit.planner.search import Edge, least_at
+from fieldfit.planner.search import Edge
 from fieldfit.planner.survey import Survey
-from fieldfit.report.frontier import FrontierPoint, draw_frontier
-from fieldfit.report.frontier_chart import add_frontier
-from fieldfit.report.page import Page
-from fieldfit.report.panels import Level, Panel, Series, draw_panels
-from fieldfit.report.provenance import add_citation, add_versions
 from fieldfit.report.table import PlainTable
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Plain
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from fieldfit.api.result import Fit
 
@@ -36,14 +30,10 @@ _EXAMPLE = """\
 >>> model = ff.BoltzmannMachine(3)
 >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
 >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])"""
-#: A policy counts as better if its variance is at least this much lower.
-_BETTER_VARIANCE = 0.01
 #: Relative difference from the reference that is not written.
 _EQUAL_VARIANCE = 5e-5
 #: Relative standard error from which on the table shows it: differences of half a percent count.
 _SHOWN_ERROR = 2.5e-3
-#: Panels beside each other.
-_PANELS_ACROSS = 2
 
 
 @filled({"example": _EXAMPLE})
@@ -192,7 +182,7 @@ class Plan:
     @property
     def next_better(self) -> Candidate | None:
         """The cheapest policy that is clearly more accurate than the recommended one, or None."""
-        limit = self.best_candidate.variance * (1 - _BETTER_VARIANCE)
+        limit = self.best_candidate.variance * (1 - BETTER_VARIANCE)
         if self._least is not None and limit <= self._least:
             return None
         better = [
@@ -251,7 +241,7 @@ class Plan:
                 + (", and it is within the budget." if math.isfinite(self.budget) else ".")
             )
         least = min(policy.variance for policy in self.candidates)
-        if self._least is not None and least < self._least * (1 - _BETTER_VARIANCE):
+        if self._least is not None and least < self._least * (1 - BETTER_VARIANCE):
             lines.append(
                 f"Variances below {self._least:g} come from the pilot's samples: where the model is right, no estimator "
                 "is more accurate than maximum likelihood."
@@ -349,116 +339,16 @@ class Plan:
         columns = ("policy", "time", "FLOPs", "variance", *(("±",) if noisy else ()), "why")
         return PlainTable(title, columns, rows, note, ("", "", "", ".4g", *((".1g",) if noisy else ()), ""))
 
-    def variance_against_lam(self) -> pd.DataFrame:
-        """Compute the variance of λ*F and of PL1 + λ*F for each family F, with equal and with the best weights.
-
-        Returns
-        -------
-        DataFrame
-            With the columns family, policy, lam and variance.
-
-        Examples
-        --------
-        %(example)s
-        >>> list(plan.variance_against_lam().columns)
-        ['family', 'policy', 'lam', 'variance']
-        """
-        import pandas as pd
-
-        return pd.DataFrame(self.survey.curves(), columns=["family", "policy", "lam", "variance"])
-
-    def plot_lam(self) -> Figure:
-        """Draw the variance against the selection probability λ.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Examples
-        --------
-        >>> import matplotlib
-        >>> matplotlib.use("Agg")
-        %(example)s
-        >>> plan.plot_lam().savefig("variance-lam.png")
-        """
-        frame = self.variance_against_lam()
-        relative = self.relative
-        levels = [Level(relative, 1.0)]
-        panels = []
-        for place, family in enumerate(dict.fromkeys(frame["family"])):
-            curves = frame[frame["family"] == family]
-            series = [
-                Series(str(name), part["lam"].to_numpy(), part["variance"].to_numpy())
-                for name, part in curves.groupby("policy", sort=False)
-            ]
-            # λF alone goes to infinity as λ goes to 0; the others would be flat below it.
-            top = 1.15 * max(float(curves.loc[curves["lam"] >= 0.3, "variance"].max()), 1.05)
-            low = min(1.0, float(curves["variance"].min()))
-            label = f"variance relative to\n{relative}" if place % _PANELS_ACROSS == 0 else ""
-            limits = (low * (top / low) ** -0.04, top)
-            panels.append(
-                Panel(f"family {family}", "selection probability λ", label, series, levels, x_range=(0.0, 1.0),
-                      y_range=limits, log_y=True, plain_ticks=True)
-            )  # fmt: skip
-        rows = [panels[start : start + _PANELS_ACROSS] for start in range(0, len(panels), _PANELS_ACROSS)]
-        return draw_panels(rows, width=3.9, height=3.4)
+    variance_against_lam = variance_against_lam
+    plot_lam = plot_lam
+    plot = plot
+    to_html = to_html
 
     @cached_property
     def edge(self) -> Edge:
         """The smallest variance of all mixtures of the compared families at each cost: pairs (cost, variance), by cost."""
         with one_blas_thread():  # the matrices are small: waiting for a second thread would take longer
             return self.survey.search.edge([(policy.cost, policy.variance) for policy in self.candidates])
-
-    def _frontier(self) -> tuple[list[FrontierPoint], tuple[str, str], float | None]:
-        """For pictures: the policies as points, the names of the axes, and what is left of the budget after the pilot."""
-        points = [
-            FrontierPoint(
-                policy.policy,
-                policy.cost,
-                policy.variance,
-                policy.variance * policy.error,
-                policy.on_frontier and policy.variance <= (1 + _BETTER_VARIANCE) * least_at(self.edge, policy.cost),
-                policy.why,
-                self._cost_text(policy.cost),
-            )
-            for policy in self.candidates
-            if math.isfinite(policy.variance) and policy.cost > 0
-        ]
-        cost = "seconds of a fit on an idle machine" if self.unit == "seconds" else "the paper's FLOPs of a fit"
-        left = self.budget - self.spent
-        return points, (cost, f"variance relative to {self.relative}"), left if math.isfinite(left) else None
-
-    def plot(self) -> Figure:
-        """Draw cost against variance, with the region that no policy reaches, the budget and the recommendation.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Examples
-        --------
-        >>> import matplotlib
-        >>> matplotlib.use("Agg")
-        %(example)s
-        >>> plan.plot().savefig("frontier.png")
-        """
-        points, labels, left = self._frontier()
-        return draw_frontier(points, self.edge, self.best, *labels, budget=left, floor=self.floor)
-
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a page to explore: the recommendation, the frontier with sliders for λ and β, and all policies.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file. It contains everything that it shows and loads nothing.
-
-        Examples
-        --------
-        %(example)s
-        >>> plan.to_html("plan.html")
-        """
-        plan_page(self).write(path)
 
     def to_dict(self) -> Plain:
         """Return plain values.
@@ -499,57 +389,3 @@ def format_seconds(value: float) -> str:
     if value < 1:
         return f"{1000 * value:.3g} ms"
     return f"{value:.3g} s" if value < 120 else f"{value / 60:.3g} min"
-
-
-def plan_page(plan: Plan) -> Page:
-    """The whole page."""
-    page = Page(plan.plain_table().title)
-    add_plan(page, plan)
-    add_citation(page, refined=any(candidate.second_stage for candidate in plan.candidates))
-    page.heading("How to reproduce")
-    page.code(
-        "import fieldfit as ff\n\n"
-        f"plan = ff.plan(model, data{_target(plan)})\n"
-        f"fit = plan.fit()  # {plan.best}\n"
-        'fit.to_html("fit.html", plan=plan)'
-    )
-    page.note("Seconds depend on the machine and its load; variances and FLOPs do not.")
-    add_versions(page)
-    return page
-
-
-def _target(plan: Plan) -> str:
-    if plan.survey.target.efficiency is not None:
-        return f", efficiency={plan.survey.target.efficiency:g}"
-    if math.isinf(plan.budget):
-        return ""
-    return f", flops={plan.budget:g}" if plan.unit == "flops" else f', budget="{plan.budget:g}s"'
-
-
-def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
-    """Add the sections of a plan; ``fitted`` is the policy that was fitted in the end."""
-    page.heading("Cost and accuracy of estimators")
-    recommendation, *details = plan.explain().split("\n")
-    if plan.caution:
-        caution = plan.caution.removeprefix("Caution: ")
-        page.cautions([caution[0].upper() + caution[1:]])
-        recommendation, *details = details
-    page.paragraph(recommendation)
-    with one_blas_thread():
-        mixtures = plan.survey.mixture_tables()
-    points, labels, left = plan._frontier()
-    add_frontier(
-        page,
-        points,
-        plan.edge,
-        plan.best,
-        labels,
-        fitted=fitted,
-        budget=left,
-        floor=plan.floor,
-        mixtures=mixtures,
-        cost_text=plan._cost_text,
-    )
-    for line in details:
-        page.paragraph(line)
-    page.table(plan.plain_table())

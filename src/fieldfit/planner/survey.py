@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,6 @@ from fieldfit.planner.request import Request, Target
 from fieldfit.planner.search import Mixture, Search
 from fieldfit.policies.laws.base import Noise
 from fieldfit.refinement.planned import PlannedStage, SkippedError
-from fieldfit.report.frontier_chart import MixtureTable
 from fieldfit.types import FloatArray
 
 #: Directions up to which all pairs of ingredients are searched.
@@ -37,10 +36,6 @@ _IMPLAUSIBLE_LOG_VARIANCE = 0.05
 _CLEARLY_BELOW_ERRORS = 3.0
 #: Share of a budget in seconds that the search may take.
 _SEARCH_SHARE = 0.03
-#: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
-_LAMS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
-_BETAS = tuple(k / 10 for k in range(11))
-_MOST_TABLES, _LARGEST_LOG_VARIANCE = 4, 20.0
 
 
 @dataclass(frozen=True)
@@ -154,11 +149,12 @@ class Survey:
         return Search(criterion, search_criterion(criterion, self.moments.reference), cost, fixed, alone)
 
     @cached_property
-    def _units(self) -> FloatArray:
+    def units(self) -> FloatArray:
+        """λ or β of each ingredient alone (ingredients, ingredients)."""
         return np.eye(len(self.ingredients))
 
     @property
-    def _singles(self) -> list[int]:
+    def singles(self) -> list[int]:
         """The ingredients whose components are drawn one by one."""
         return [place for place, part in enumerate(self.ingredients) if part.noise is Noise.EACH]
 
@@ -292,7 +288,7 @@ class Survey:
         No more mixtures are computed once half of the search's seconds have passed.
         """
         deadline = clock() + self._search_seconds / 2
-        search, units, singles = self.search, self._units, self._singles
+        search, units, singles = self.search, self.units, self.singles
         for part, unit in zip(self.ingredients, units, strict=True):
             shares: tuple[float, ...] = (1.0,)
             origin = Origin.PARTITION if part.noise is Noise.FIXED else Origin.EVERYTHING
@@ -348,59 +344,3 @@ class Survey:
                 else:
                     low = middle
         return mixtures
-
-    def curves(self) -> list[tuple[str, str, float, float]]:
-        """Variance against λ for every family that is drawn one by one: (family, policy, λ, variance)."""
-        search, units, singles = self.search, self._units, self._singles
-        rows = []
-        for high in singles:
-            name, low = self.ingredients[high].name, singles[0]
-            first = self.ingredients[low].name
-            for share in np.linspace(0.05, 1.0, 20).round(2):
-                alone, pair = share * units[high], units[low] + share * units[high]
-                rows.append((name, f"λ*{name}", float(share), search.criterion.value(alone, units[high])))
-                if high != low:
-                    equal = search.criterion.value(pair, units[low] + units[high])
-                    rows.append((name, f"{first} + λ*{name}", float(share), equal))
-                    best = search.best_weights(pair).value
-                    rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
-        return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
-
-    def mixture_tables(self) -> list[MixtureTable]:
-        """Mixtures of the first family with λ of each other one that is drawn one by one, over a grid of (λ, β).
-
-        The weights of the two are 1 − β and β.
-        """
-        search, units, singles = self.search, self._units, self._singles
-        tables = []
-        for high in singles[1 : 1 + _MOST_TABLES]:
-            first, other = units[singles[0]], units[high]
-            # The quick criterion, shifted so that the families alone have the variances of the plan.
-            shifts = [search.criterion.value(unit, unit) - search.quick.value(unit, unit) for unit in (first, other)]
-            low_shift, high_shift = np.nan_to_num(shifts, nan=0.0, posinf=0.0, neginf=0.0).tolist()
-            lines = []
-            for lam in _LAMS:
-                cells = [
-                    search.written(first + lam * other, (1 - beta) * first + beta * other, search.quick)
-                    for beta in _BETAS
-                ]
-                lines.append(
-                    [
-                        replace(cell, value=cell.value + (1 - beta) * low_shift + beta * high_shift)
-                        for beta, cell in zip(_BETAS, cells, strict=True)
-                    ]
-                )
-            tables.append(
-                MixtureTable(
-                    self.ingredients[high].name,
-                    _LAMS,
-                    _BETAS,
-                    [[mixture_text(self.ingredients, m.lam, m.beta) or "nothing" for m in line] for line in lines],
-                    [[m.cost for m in line] for line in lines],
-                    [
-                        [math.exp(m.value) if m.value < _LARGEST_LOG_VARIANCE else math.inf for m in line]
-                        for line in lines
-                    ],
-                )
-            )
-        return tables

@@ -1,0 +1,256 @@
+"""The pictures and the page of a plan."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fieldfit.planner.candidates import BETTER_VARIANCE
+from fieldfit.planner.ingredients import mixture_text
+from fieldfit.planner.search import least_at
+from fieldfit.report.frontier import FrontierPoint, draw_frontier
+from fieldfit.report.frontier_chart import MixtureTable, add_frontier
+from fieldfit.report.page import Page
+from fieldfit.report.panels import Level, Panel, Series, draw_panels
+from fieldfit.report.provenance import add_citation, add_versions
+from fieldfit.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from fieldfit.planner.result import Plan
+    from fieldfit.planner.survey import Survey
+
+#: Panels beside each other.
+_PANELS_ACROSS = 2
+#: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
+_LAMS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+_BETAS = tuple(k / 10 for k in range(11))
+_MOST_TABLES, _LARGEST_LOG_VARIANCE = 4, 20.0
+
+
+def variance_against_lam(plan: Plan) -> pd.DataFrame:
+    """Compute the variance of λ*F and of PL1 + λ*F for each family F, with equal and with the best weights.
+
+    Returns
+    -------
+    DataFrame
+        With the columns family, policy, lam and variance.
+
+    Examples
+    --------
+    %(example)s
+    >>> list(plan.variance_against_lam().columns)
+    ['family', 'policy', 'lam', 'variance']
+    """
+    import pandas as pd
+
+    return pd.DataFrame(curves(plan.survey), columns=["family", "policy", "lam", "variance"])
+
+
+def plot_lam(plan: Plan) -> Figure:
+    """Draw the variance against the selection probability λ.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    %(example)s
+    >>> plan.plot_lam().savefig("variance-lam.png")
+    """
+    frame = variance_against_lam(plan)
+    relative = plan.relative
+    levels = [Level(relative, 1.0)]
+    panels = []
+    for place, family in enumerate(dict.fromkeys(frame["family"])):
+        curves = frame[frame["family"] == family]
+        series = [
+            Series(str(name), part["lam"].to_numpy(), part["variance"].to_numpy())
+            for name, part in curves.groupby("policy", sort=False)
+        ]
+        # λF alone goes to infinity as λ goes to 0; the others would be flat below it.
+        top = 1.15 * max(float(curves.loc[curves["lam"] >= 0.3, "variance"].max()), 1.05)
+        low = min(1.0, float(curves["variance"].min()))
+        label = f"variance relative to\n{relative}" if place % _PANELS_ACROSS == 0 else ""
+        limits = (low * (top / low) ** -0.04, top)
+        panels.append(
+            Panel(f"family {family}", "selection probability λ", label, series, levels, x_range=(0.0, 1.0),
+                  y_range=limits, log_y=True, plain_ticks=True)
+        )  # fmt: skip
+    rows = [panels[start : start + _PANELS_ACROSS] for start in range(0, len(panels), _PANELS_ACROSS)]
+    return draw_panels(rows, width=3.9, height=3.4)
+
+
+def frontier(plan: Plan) -> tuple[list[FrontierPoint], tuple[str, str], float | None]:
+    """For pictures: the policies as points, the names of the axes, and what is left of the budget after the pilot."""
+    points = [
+        FrontierPoint(
+            policy.policy,
+            policy.cost,
+            policy.variance,
+            policy.variance * policy.error,
+            policy.on_frontier and policy.variance <= (1 + BETTER_VARIANCE) * least_at(plan.edge, policy.cost),
+            policy.why,
+            plan._cost_text(policy.cost),
+        )
+        for policy in plan.candidates
+        if math.isfinite(policy.variance) and policy.cost > 0
+    ]
+    cost = "seconds of a fit on an idle machine" if plan.unit == "seconds" else "the paper's FLOPs of a fit"
+    left = plan.budget - plan.spent
+    return points, (cost, f"variance relative to {plan.relative}"), left if math.isfinite(left) else None
+
+
+def plot(plan: Plan) -> Figure:
+    """Draw cost against variance, with the region that no policy reaches, the budget and the recommendation.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    %(example)s
+    >>> plan.plot().savefig("frontier.png")
+    """
+    points, labels, left = frontier(plan)
+    return draw_frontier(points, plan.edge, plan.best, *labels, budget=left, floor=plan.floor)
+
+
+def to_html(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a page to explore: the recommendation, the frontier with sliders for λ and β, and all policies.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file. It contains everything that it shows and loads nothing.
+
+    Examples
+    --------
+    %(example)s
+    >>> plan.to_html("plan.html")
+    """
+    plan_page(plan).write(path)
+
+
+def plan_page(plan: Plan) -> Page:
+    """The whole page."""
+    page = Page(plan.plain_table().title)
+    add_plan(page, plan)
+    add_citation(page, refined=any(candidate.second_stage for candidate in plan.candidates))
+    page.heading("How to reproduce")
+    page.code(
+        "import fieldfit as ff\n\n"
+        f"plan = ff.plan(model, data{_target(plan)})\n"
+        f"fit = plan.fit()  # {plan.best}\n"
+        'fit.to_html("fit.html", plan=plan)'
+    )
+    page.note("Seconds depend on the machine and its load; variances and FLOPs do not.")
+    add_versions(page)
+    return page
+
+
+def _target(plan: Plan) -> str:
+    if plan.survey.target.efficiency is not None:
+        return f", efficiency={plan.survey.target.efficiency:g}"
+    if math.isinf(plan.budget):
+        return ""
+    return f", flops={plan.budget:g}" if plan.unit == "flops" else f', budget="{plan.budget:g}s"'
+
+
+def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
+    """Add the sections of a plan; ``fitted`` is the policy that was fitted in the end."""
+    page.heading("Cost and accuracy of estimators")
+    recommendation, *details = plan.explain().split("\n")
+    if plan.caution:
+        caution = plan.caution.removeprefix("Caution: ")
+        page.cautions([caution[0].upper() + caution[1:]])
+        recommendation, *details = details
+    page.paragraph(recommendation)
+    with one_blas_thread():
+        mixtures = mixture_tables(plan.survey)
+    points, labels, left = frontier(plan)
+    add_frontier(
+        page,
+        points,
+        plan.edge,
+        plan.best,
+        labels,
+        fitted=fitted,
+        budget=left,
+        floor=plan.floor,
+        mixtures=mixtures,
+        cost_text=plan._cost_text,
+    )
+    for line in details:
+        page.paragraph(line)
+    page.table(plan.plain_table())
+
+
+def curves(survey: Survey) -> list[tuple[str, str, float, float]]:
+    """Variance against λ for every family that is drawn one by one: (family, policy, λ, variance)."""
+    search, units, singles = survey.search, survey.units, survey.singles
+    rows = []
+    for high in singles:
+        name, low = survey.ingredients[high].name, singles[0]
+        first = survey.ingredients[low].name
+        for share in np.linspace(0.05, 1.0, 20).round(2):
+            alone, pair = share * units[high], units[low] + share * units[high]
+            rows.append((name, f"λ*{name}", float(share), search.criterion.value(alone, units[high])))
+            if high != low:
+                equal = search.criterion.value(pair, units[low] + units[high])
+                rows.append((name, f"{first} + λ*{name}", float(share), equal))
+                best = search.best_weights(pair).value
+                rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
+    return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
+
+
+def mixture_tables(survey: Survey) -> list[MixtureTable]:
+    """Mixtures of the first family with λ of each other one that is drawn one by one, over a grid of (λ, β).
+
+    The weights of the two are 1 − β and β.
+    """
+    search, units, singles = survey.search, survey.units, survey.singles
+    tables = []
+    for high in singles[1 : 1 + _MOST_TABLES]:
+        first, other = units[singles[0]], units[high]
+        # The quick criterion, shifted so that the families alone have the variances of the plan.
+        shifts = [search.criterion.value(unit, unit) - search.quick.value(unit, unit) for unit in (first, other)]
+        low_shift, high_shift = np.nan_to_num(shifts, nan=0.0, posinf=0.0, neginf=0.0).tolist()
+        lines = []
+        for lam in _LAMS:
+            cells = [
+                search.written(first + lam * other, (1 - beta) * first + beta * other, search.quick)
+                for beta in _BETAS
+            ]
+            lines.append(
+                [
+                    replace(cell, value=cell.value + (1 - beta) * low_shift + beta * high_shift)
+                    for beta, cell in zip(_BETAS, cells, strict=True)
+                ]
+            )
+        tables.append(
+            MixtureTable(
+                survey.ingredients[high].name,
+                _LAMS,
+                _BETAS,
+                [[mixture_text(survey.ingredients, m.lam, m.beta) or "nothing" for m in line] for line in lines],
+                [[m.cost for m in line] for line in lines],
+                [
+                    [math.exp(m.value) if m.value < _LARGEST_LOG_VARIANCE else math.inf for m in line]
+                    for line in lines
+                ],
+            )
+        )
+    return tables
