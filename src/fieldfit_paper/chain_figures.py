@@ -29,11 +29,11 @@ from fieldfit_paper.tables import FORMULAS, Reproduction, columns_of, write_tabl
 NLL = {"train_nll": "train NLL", "test_nll": "test NLL"}
 #: What a policy costs: the label of the axis, and the factor that brings the column to its unit.
 COST_AXES = {
-    "flops": ("FLOPs of value and gradient", 1.0),
-    "evaluation_seconds": ("milliseconds of value and gradient (measured, one thread)", 1000.0),
+    "flops": ("million FLOPs of value and gradient", 1e-6),
+    "evaluation_seconds": ("milliseconds of value and gradient", 1000.0),
 }
 #: How captions name it.
-COST_NAMES = {"flops": "FLOPs", "evaluation_seconds": "Measured milliseconds"}
+COST_NAMES = {"flops": "FLOPs", "evaluation_seconds": "Milliseconds (measured on one thread)"}
 UNIT = "nats a sentence"
 #: The paper's numbers of our figures.
 PAPER_NUMBERS = {
@@ -65,12 +65,14 @@ def numbered(number: int) -> str:
     )
 
 
-def scale_note(scale: str, source: str = "conll2000") -> str:
-    """What the scale is, in a sentence."""
+def scale_note(scale: str, source: str = "conll2000", reading: str = "sums") -> str:
+    """What the scale is, in a sentence; the sentiment set has a number of splits for each reading."""
     size = SCALES[scale]
     if source == "sentiment":
         train = "half of the documents" if size.n_documents == 0 else f"{size.n_documents} documents"
-        return f"Scale {scale!r}: {train} to train on, the other half to test on, mean of {size.splits} splits."
+        return (
+            f"Scale {scale!r}: {train} to train on, the other half to test on, mean of {size.splits[reading]} splits."
+        )
     test = "the whole test part" if size.n_test is None else f"{size.n_test} sentences of the test part"
     return f"Scale {scale!r}: {size.n_train} training sentences, {test}, mean of {size.folds} folds."
 
@@ -198,13 +200,13 @@ def reproduce_trade_off(
         folder = make_folder(out)
         for axis, suffix, unit in (("flops", "", FLOPS[model]), ("evaluation_seconds", "-seconds", "")):
             caption = (
-                f"{numbered(number)}. {COST_NAMES[axis]} of an evaluation and negative log-likelihood (top: train, bottom: "
-                f"test) for the {MODEL_NAMES[model]} with the policies PL1/FL (left) and PL1/PL2 (right). Each point is a "
-                "policy (λ, β) at one σ², mean over folds; large marks and steps: no cheaper one of the same σ² is as "
-                "good. The shaded region was not reached by any. "
+                f"{numbered(number)}. {COST_NAMES[axis]} of an evaluation and negative log-likelihood for the "
+                f"{MODEL_NAMES[model]}: a row for each policy, train and test, a column for each σ². Each point is a "
+                "policy (λ, β), mean over folds; large marks and steps: no cheaper one is as good. The shaded region was "
+                f"not reached by any of this σ². 'Above': points above the frame. "
                 f"{scale_note(scale, source)} {READING_NOTES[reading]} {unit}"
             )
-            drawing = draw_surfaces(trade_off_rows(by_policy, axis), caption, width=4.6, height=3.4)
+            drawing = draw_surfaces(trade_off_rows(by_policy, axis), caption)
             files += save_figure(drawing, folder, f"{name}{suffix}")
         joined = [{"policy": f"PL1/{higher}"} | r for higher, of_policy in by_policy.items() for r in of_policy]
         files += write_tables(folder, name, joined, caption)
@@ -220,26 +222,21 @@ def sigma2_labels(tables: Iterable[Records]) -> list[str]:
 
 
 def trade_off_rows(by_policy: dict[str, Records], axis: str) -> list[list[Drawable]]:
-    """Train above test, a column for each policy, a cloud for each σ² from light (small) to dark."""
+    """For each policy train above test, a column for each σ²; the vertical range is the same across a row."""
     label, unit = COST_AXES[axis]
-    order = sigma2_labels(by_policy.values())
     drawn: list[list[Drawable]] = []
-    for value, name in NLL.items():
-        row: list[Drawable] = []
-        for higher, of_policy in by_policy.items():
-            clouds = []
-            for sigma2 in sigma2_of(of_policy):
-                here = at_sigma2(of_policy, sigma2)
-                clouds.append(Cloud(f"σ² = {sigma2:g}", unit * columns_of(here, axis), columns_of(here, value)))
-            y = np.concatenate([cloud.y for cloud in clouds])
+    for higher, of_policy in by_policy.items():
+        for value, name in NLL.items():
+            y = columns_of(of_policy, value)
             low, high = float(y.min()), float(np.quantile(y, 0.9))
             ends = (low - 0.12 * (high - low), high + 0.08 * (high - low))
-            row.append(
-                TradeOffPanel(
-                    f"PL1/{higher}, {name}", clouds, label, name, y_range=ends, ordered=order, frontier=True
-                )
-            )
-        drawn.append(row)
+            row: list[Drawable] = []
+            for sigma2 in sigma2_of(of_policy):
+                here = at_sigma2(of_policy, sigma2)
+                title = f"PL1/{higher}, σ² = {sigma2:g}"
+                cloud = Cloud(title, unit * columns_of(here, axis), columns_of(here, value))
+                row.append(TradeOffPanel(title, [cloud], label, name, y_range=ends, frontier=True))
+            drawn.append(row)
     return drawn
 
 

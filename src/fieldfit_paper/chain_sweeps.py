@@ -47,10 +47,10 @@ class Scale:
     """How large the grids are."""
 
     lam: tuple[float, ...]
-    beta: tuple[float, ...]  # of chunking: from 0, with small steps below 0.1
-    sentiment_beta: tuple[float, ...]
+    beta: tuple[float, ...]  # from 0, with small steps below 0.1
+    sentiment_beta: tuple[float, ...]  # of the sentiment set in the first reading, where the best β are large
     folds: int
-    splits: int  # of the sentiment set
+    splits: dict[str, int]  # of the sentiment set, by reading
     n_train: int
     n_test: int | None
     n_documents: int  # of the sentiment set to train on, 0 for half of them
@@ -59,8 +59,10 @@ class Scale:
 
 _TENTHS = tuple(round(0.1 * k, 1) for k in range(1, 11))
 SCALES = {
-    "small": Scale((0.1, 0.5, 1.0), (0.0, 0.05, 0.4, 1.0), (0.1, 0.4, 0.7, 1.0), 2, 2, 30, 150, 40, 1),
-    "paper": Scale(_TENTHS, (0.0, 0.02, 0.05, *_TENTHS), _TENTHS, 5, 10, 100, None, 0, 2),
+    "small": Scale(
+        (0.1, 0.5, 1.0), (0.0, 0.05, 0.4, 1.0), (0.1, 0.4, 0.7, 1.0), 2, {"sums": 2, "means": 2}, 30, 150, 40, 1
+    ),
+    "paper": Scale(_TENTHS, (0.0, 0.02, 0.05, *_TENTHS), _TENTHS, 5, {"sums": 10, "means": 10}, 100, None, 0, 2),
 }
 
 
@@ -75,7 +77,7 @@ def grid_sweep(
     """(fold, σ², λ) of PL1/``higher``; a cell has all β. ``beside``: for σ² outside the panels."""
     size = SCALES[check_scale(scale)]
     chosen: Sequence[float] = SENTIMENT_SIGMA2
-    folds, n_train = size.splits, size.n_documents
+    folds, n_train = size.splits[reading], size.n_documents
     if source != "sentiment":
         chosen = thinned(BESIDE_SIGMA2[higher] if beside else SIGMA2[model, higher], scale)
         folds, n_train = size.folds, size.n_train
@@ -85,7 +87,8 @@ def grid_sweep(
         "lam": list(size.lam),
     }
     constants = _constants(source, model, higher, n_train, size) | {"reading": reading}
-    constants["betas"] = list(size.sentiment_beta if source == "sentiment" else size.beta)
+    coarse = source == "sentiment" and reading == "sums"
+    constants["betas"] = list(size.sentiment_beta if coarse else size.beta)
     if source == "sentiment":
         constants["tolerance"] = LOOSE_TOLERANCE
     return Sweep(chain_row, axes, constants, SEED, name=f"{model} PL1/{higher}, {reading}")

@@ -53,6 +53,14 @@ def _trade_offs(number: int, name: str) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _of_sentiment(number: int, axis: str, text: str) -> tuple[tuple[str, str], ...]:
+    """A picture of the sentiment set in both readings."""
+    return tuple(
+        (f"figure-{number}{suffix}{axis}", f"{text}, {reading} reading")
+        for reading, suffix in (("first", ""), ("second", "-means"))
+    )
+
+
 def _with_number(name: str, text: str) -> str:
     """The text of a picture after our number of the figure and the paper's."""
     if name == "graphs":
@@ -91,9 +99,9 @@ def sections(tables: SweepTables) -> list[Section]:
             (sentiment_counts, lambda: sentiment_claims(tables)),
             (
                 ("graphs", "Graphs of a four-token CRF and of a four-token Boltzmann chain"),
-                ("figure-4", "Contours of train and test NLL of the sentiment CRF for σ² = 1 and 10, first reading"),
-                ("figure-5", "Train and test NLL of the sentiment CRF against FLOPs, first reading"),
-                ("figure-5-seconds", "Train and test NLL of the sentiment CRF against milliseconds, first reading"),
+                *_of_sentiment(4, "", "Contours of train and test NLL of the sentiment CRF for σ² = 1 and 10"),
+                *_of_sentiment(5, "", "Train and test NLL of the sentiment CRF against FLOPs"),
+                *_of_sentiment(5, "-seconds", "Train and test NLL of the sentiment CRF against milliseconds"),
             ),
         ),
         (

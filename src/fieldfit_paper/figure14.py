@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fieldfit.plots import Cloud, Drawable, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
-from fieldfit_paper.chain_figures import READING_NOTES, scale_note, sigma2_labels
+import numpy as np
+
+from fieldfit.plots import Cloud, PlainTable, TradeOffPanel, draw_surfaces, make_folder, save_figure
+from fieldfit_paper.chain_figures import READING_NOTES, scale_note
 from fieldfit_paper.chain_sweeps import POLICIES
 from fieldfit_paper.chain_tables import LEVEL, SweepTables, at_sigma2, best_cell, sigma2_of
 from fieldfit_paper.claim_rows import MODEL_NAMES, Records
 from fieldfit_paper.tables import Reproduction, columns_of, write_tables
 
-#: How far apart the marks of neighbouring σ² are drawn, in units of relative FLOPs.
-APART = 0.01
 CASES = (("conll2000", "boltzmann-chain"), ("conll2000", "crf"), ("sentiment", "crf"))
 
 
 def compute(out: Path | None, scale: str, reading: str = "sums") -> dict[tuple[str, str, str], Records]:
-    """The differences of every experiment and policy; the sentiment set has one reading."""
+    """The differences of every experiment and policy."""
     tables = SweepTables(out, scale)
     return {
         (source, model, higher): tables.differences(source, model, higher, reading)
         for source, model in CASES
-        if reading == "sums" or source != "sentiment"
         for higher in POLICIES
     }
 
@@ -35,11 +34,32 @@ def _title(source: str, model: str, higher: str) -> str:
     return f"{'Sentiment ' if source == 'sentiment' else ''}{MODEL_NAMES[model]}, PL1/{higher}"
 
 
+def panels(title: str, cheaper: Records) -> list[TradeOffPanel]:
+    """A panel for each σ² with the best β of each λ; all have the same ranges."""
+    clouds, ends = [], [0.0]
+    for sigma2 in sigma2_of(cheaper):
+        here = at_sigma2(cheaper, sigma2)
+        lams = sorted({r["lam"] for r in here})
+        best = [best_cell([r for r in here if r["lam"] == lam], "difference") for lam in lams]
+        x, y, bars = (columns_of(best, name) for name in ("relative_flops", "difference", "half_interval"))
+        clouds.append(Cloud("", x, y, bars))
+        ends += [*(y - np.nan_to_num(bars)), *(y + np.nan_to_num(bars))]
+    low, high = min(ends), max(ends)
+    margin = 0.06 * (high - low)
+    left = min(float(r["relative_flops"]) for r in cheaper)
+    return [
+        TradeOffPanel(
+            f"{title}, σ² = {sigma2:g}", [cloud], "relative FLOPs", "test NLL difference",
+            x_range=(left - 0.06, 1.04), y_range=(low - margin, high + margin), zero=True,
+        )
+        for sigma2, cloud in zip(sigma2_of(cheaper), clouds, strict=True)
+    ]  # fmt: skip
+
+
 def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> Reproduction:
     """Compute the figure; with ``out``, draw it and write its table."""
     name = "figure-14" if reading == "sums" else "figure-14-means"
     by_case = compute(out, scale, reading)
-    cases = [case for case in CASES if (*case, POLICIES[0]) in by_case]
     rows = []
     for case, of_case in by_case.items():
         for sigma2 in sigma2_of(of_case):
@@ -58,11 +78,11 @@ def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> 
         ("", "", "", "", "", ".2f", "+.3f", ".3f"),
     )
     caption = (
-        "Figure 14 (not in the paper). Where a cheaper policy has the better test NLL: for each λ and σ² the policy with "
-        f"the best β, x its FLOPs relative to FL (PL2) alone, y its test NLL minus theirs; bars: {LEVEL:.0%} intervals "
-        "over folds, without allowance for the choice of β. Below 0 it wins twice. Marks of one λ are displaced sideways "
-        f"by {APART:g} each, from small to large σ², so that their bars can be told apart. "
-        f"{scale_note(scale)}{' ' + scale_note(scale, 'sentiment') if reading == 'sums' else ''} "
+        "Figure 14 (not in the paper). Where a cheaper policy has the better test NLL: a row for each experiment and "
+        "policy, a column for each σ². A point for each λ (one for all λ where β = 0, PL1 alone, is the best): the policy "
+        "with the best β, x its FLOPs relative to FL (PL2) "
+        f"alone, y its test NLL minus theirs; bars: {LEVEL:.0%} intervals over folds, without allowance for the choice of "
+        f"β. Below 0 it wins twice. {scale_note(scale)} {scale_note(scale, 'sentiment', reading)} "
         f"{READING_NOTES[reading]}"
     )
     files: list[Path] = []
@@ -73,28 +93,11 @@ def reproduce(out: Path | None, scale: str = "small", reading: str = "sums") -> 
     ]
     if out is not None:
         folder = make_folder(out)
-        drawn: list[list[Drawable]] = []
-        for source, model in cases:
-            row: list[Drawable] = []
-            order = sigma2_labels(by_case[source, model, higher] for higher in POLICIES)
-            for higher in POLICIES:
-                cheaper = [r for r in by_case[source, model, higher] if r["relative_flops"] < 1]
-                clouds: list[Cloud] = []
-                shown = sigma2_of(cheaper)
-                for place, sigma2 in enumerate(shown):
-                    here = at_sigma2(cheaper, sigma2)
-                    lams = sorted({r["lam"] for r in here})
-                    part = [best_cell([r for r in here if r["lam"] == lam], "difference") for lam in lams]
-                    x, y, bars = (columns_of(part, c) for c in ("relative_flops", "difference", "half_interval"))
-                    # Side by side, so that the bars of one λ can be told apart.
-                    aside = APART * (place - (len(shown) - 1) / 2)
-                    clouds.append(Cloud(f"σ² = {sigma2:g}", x + aside, y, bars))
-                title = _title(source, model, higher)
-                row.append(
-                    TradeOffPanel(title, clouds, "relative FLOPs", "test NLL difference", zero=True, ordered=order)
-                )
-            drawn.append(row)
-        files = save_figure(draw_surfaces(drawn, caption, width=4.6, height=3.4), folder, name)
+        drawn = [
+            panels(_title(*case), [r for r in of_case if r["relative_flops"] < 1])
+            for case, of_case in by_case.items()
+        ]
+        files = save_figure(draw_surfaces(drawn, caption, height=2.3), folder, name)
         files += write_tables(folder, name, joined, caption)
     document = {"experiment": name, "scale": scale, "points": joined}
     return Reproduction(document, (table,), (), tuple(files))

@@ -50,13 +50,14 @@ def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
                 match[1],
             )
             if model == "boltzmann-chain" and higher == "PL2":
+                alone = [f"{tables.least_alone(model, higher, reading)['sigma2']:,.0f}" for reading in READINGS]
                 yield Row(
                     PAPER_NUMBERS[number],
                     f"{MODEL_NAMES[model]}, PL1/{higher}: on the test set the heuristic does better than the best β.",
                     gain[0],
                     "J as printed takes β near 1, PL2 alone. At these σ² the test NLL of PL2 alone is above that of PL1 "
-                    "with a little of PL2: the penalty is too weak for it (its own best σ² is 250 in the first and 5,000 "
-                    "in the second reading), and J takes no account of the penalty.",
+                    f"with a little of PL2: the penalty is too weak for it (its own best σ² is {alone[0]} in the first and "
+                    f"{alone[1]} in the second reading), and J takes no account of the penalty.",
                     gain[1],
                 )
     yield small_chain.diagonal_claim()

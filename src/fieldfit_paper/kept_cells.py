@@ -26,19 +26,23 @@ def kept_path(store: Path) -> Path:
 
 
 def write_cells(path: Path, records: list[Plain]) -> None:
-    """Write the columns that claims and pictures use, numbers with nine digits."""
-    present = [name for name in (*TEXTS, *NUMBERS) if all(name in record for record in records)]
+    """Write the columns that claims and pictures use, numbers with nine digits; what a record lacks is left empty."""
+    present = [name for name in (*TEXTS, *NUMBERS) if any(name in record for record in records)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(present)
     for record in records:
-        writer.writerow([record[name] if name in TEXTS else f"{record[name]:.{DIGITS}g}" for name in present])
+        writer.writerow([_text(name, record[name]) if name in record else "" for name in present])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, text.getvalue().encode())
 
 
+def _text(name: str, value: str | float) -> str:
+    return str(value) if name in TEXTS else f"{value:.{DIGITS}g}"
+
+
 def read_cells(path: Path) -> list[Plain]:
-    """The records of `write_cells`."""
+    """The records of `write_cells`; a record has no value where the table is empty."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    return [{name: value if name in TEXTS else float(value) for name, value in row.items()} for row in rows]
+    return [{name: value if name in TEXTS else float(value) for name, value in row.items() if value} for row in rows]

@@ -24,15 +24,21 @@ CONTOUR_SIGMA2 = (1.0, 10.0)
 TRADE_OFF_SIGMA2 = 0.5
 
 
-def reproduce_contours(out: Path | None, scale: str = "small") -> Reproduction:
+def _name(number: int, reading: str) -> str:
+    """The name of a figure's files."""
+    return f"figure-{number}" if reading == "sums" else f"figure-{number}-means"
+
+
+def reproduce_contours(out: Path | None, scale: str = "small", reading: str = "sums") -> Reproduction:
     """Figure 4; with ``out``, draw it and write its table."""
+    figure_name = _name(4, reading)
     by_policy = {}
     for higher in POLICIES:
-        rows = SweepTables(out, scale).grid("sentiment", "crf", higher)
+        rows = SweepTables(out, scale).grid("sentiment", "crf", higher, reading)
         by_policy[higher] = [row for row in rows if row["sigma2"] in CONTOUR_SIGMA2]
     note = (
-        f"NLL in nats per document. {scale_note(scale, 'sentiment')} The paper's reviews are not public: this is the "
-        f"fine-grained set of product reviews, so only the shape can be compared. {READING_NOTES['sums']}"
+        f"NLL in nats per document. {scale_note(scale, 'sentiment', reading)} The paper's reviews are not public: this is "
+        f"the fine-grained set of product reviews, so only the shape can be compared. {READING_NOTES[reading]}"
     )
     table = grid_table(f"{numbered(4)}: sentiment CRF, best cells of the grid", by_policy, note)
     caption = (
@@ -47,17 +53,20 @@ def reproduce_contours(out: Path | None, scale: str = "small") -> Reproduction:
             for higher, of_policy in by_policy.items():
                 train, test = contour_rows(of_policy, higher, [sigma2])
                 drawn.append([train[0], test[0]])
-        files = save_figure(draw_surfaces(drawn, caption, width=4.2, height=2.6), folder, "figure-4")
+        files = save_figure(draw_surfaces(drawn, caption, width=4.2, height=2.6), folder, figure_name)
         joined = [{"policy": f"PL1/{h}"} | r for h, of_policy in by_policy.items() for r in of_policy]
-        files += write_tables(folder, "figure-4", joined, caption)
-    document = {"experiment": "figure-4", "scale": scale, "grids": by_policy}
+        files += write_tables(folder, figure_name, joined, caption)
+    document = {"experiment": figure_name, "scale": scale, "reading": reading, "grids": by_policy}
     return Reproduction(document, (table,), (note,), tuple(files))
 
 
-def reproduce_trade_off(out: Path | None, scale: str = "small") -> Reproduction:
+def reproduce_trade_off(out: Path | None, scale: str = "small", reading: str = "sums") -> Reproduction:
     """Figure 5; with ``out``, draw it (against FLOPs and against seconds) and write its table."""
+    figure_name = _name(5, reading)
     tables = SweepTables(out, scale)
-    by_policy = {higher: at_sigma2(tables.grid("sentiment", "crf", higher), TRADE_OFF_SIGMA2) for higher in POLICIES}
+    by_policy = {
+        higher: at_sigma2(tables.grid("sentiment", "crf", higher, reading), TRADE_OFF_SIGMA2) for higher in POLICIES
+    }
     rows = []
     for higher, records in by_policy.items():
         best = min(records, key=lambda r: float(r["test_nll"]))
@@ -81,7 +90,7 @@ def reproduce_trade_off(out: Path | None, scale: str = "small") -> Reproduction:
     subject = (
         "of an evaluation and negative log-likelihood (left: train, right: test) of the sentiment CRF with σ² = 1/2. Each "
         "point is a policy (λ, β); large marks and steps: no cheaper one is as good. The shaded region was not reached by "
-        f"any. {scale_note(scale, 'sentiment')} {READING_NOTES['sums']}"
+        f"any. {scale_note(scale, 'sentiment', reading)} {READING_NOTES[reading]}"
     )
     if out is not None:
         folder = make_folder(out)
@@ -96,7 +105,8 @@ def reproduce_trade_off(out: Path | None, scale: str = "small") -> Reproduction:
                 panels.append(TradeOffPanel(name, clouds, label, f"{name} (nats per document)", frontier=True))
             caption = f"{numbered(5)}. {COST_NAMES[axis]} {subject} {unit_note}".strip()
             drawing = draw_surfaces([panels], caption, width=4.8, height=3.6)
-            files += save_figure(drawing, folder, f"figure-5{suffix}")
+            files += save_figure(drawing, folder, f"{figure_name}{suffix}")
         joined = [{"policy": f"PL1/{higher}"} | r for higher, of_policy in by_policy.items() for r in of_policy]
-        files += write_tables(folder, "figure-5", joined, caption)
-    return Reproduction({"experiment": "figure-5", "scale": scale, "points": by_policy}, (table,), (), tuple(files))
+        files += write_tables(folder, figure_name, joined, caption)
+    document = {"experiment": figure_name, "scale": scale, "reading": reading, "points": by_policy}
+    return Reproduction(document, (table,), (), tuple(files))

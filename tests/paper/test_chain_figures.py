@@ -9,10 +9,11 @@ import pytest
 import fieldfit as ff
 from fieldfit.chains import Segments, Sequences, selected_windows
 from fieldfit.models.chain_problem import Windows
+from fieldfit.plots import Cloud, TradeOffPanel
 from fieldfit.types import DataError, ModelError, PolicyError
 from fieldfit.variance.criterion import Criterion
 from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit_paper import chain_sweeps, chain_tables, claim_page, claims
+from fieldfit_paper import chain_sweeps, chain_tables, claim_page, claims, figure14
 from fieldfit_paper.beta_heuristic import heuristic_beta, heuristic_cell
 from fieldfit_paper.chain_data import chain_data, draw_fold
 from fieldfit_paper.chain_figures import reproduce_grids, reproduce_heuristic, reproduce_trade_off
@@ -233,8 +234,41 @@ def test_differences_are_paired_by_fold():
 
 @pytest.fixture
 def tiny(monkeypatch):
-    size = chain_sweeps.Scale((0.5, 1.0), (0.0, 0.4, 1.0), (0.4, 1.0), 2, 1, 8, 10, 0, 1)
+    size = chain_sweeps.Scale((0.5, 1.0), (0.0, 0.4, 1.0), (0.4, 1.0), 2, {"sums": 1, "means": 1}, 8, 10, 0, 1)
     monkeypatch.setitem(chain_sweeps.SCALES, "small", size)
+
+
+def test_panels_of_cheaper_policies_have_one_sigma2_each_and_show_every_bar():
+    rows = [
+        {
+            "sigma2": sigma2, "lam": lam, "beta": beta, "relative_flops": 0.2 + 0.5 * lam,
+            "difference": lam - beta - sigma2, "half_interval": 0.1 + 5 * (lam == 0.9),
+        }
+        for sigma2 in (1.0, 10.0)
+        for lam in (0.1, 0.9)
+        for beta in (0.2, 0.6)
+    ]  # fmt: skip
+    panels = figure14.panels("CRF, PL1/FL", rows)
+    assert [panel.title for panel in panels] == ["CRF, PL1/FL, σ² = 1", "CRF, PL1/FL, σ² = 10"]
+    assert len({(panel.x_range, panel.y_range) for panel in panels}) == 1
+    low, high = panels[0].y_range
+    for panel, sigma2 in zip(panels, (1.0, 10.0), strict=True):
+        (cloud,) = panel.clouds
+        np.testing.assert_allclose(cloud.y, [0.1 - 0.6 - sigma2, 0.9 - 0.6 - sigma2])  # the best β of each λ
+        assert low < (cloud.y - cloud.bars).min()
+        assert (cloud.y + cloud.bars).max() < high
+        assert panel.x_range[0] < cloud.x.min() < cloud.x.max() < panel.x_range[1]
+    assert low < 0 < high
+
+
+def test_a_legend_only_where_there_are_several_clouds():
+    from matplotlib.figure import Figure
+
+    clouds = [Cloud(name, np.array([1.0, 2.0]), np.array([2.0, 1.0])) for name in ("PL1/FL", "PL1/PL2")]
+    for shown, expected in ((clouds[:1], False), (clouds, True)):
+        axes = Figure().subplots()
+        TradeOffPanel("costs", shown, "FLOPs", "NLL", frontier=True).draw(axes)
+        assert (axes.get_legend() is not None) is expected
 
 
 @pytest.mark.slow

@@ -4,8 +4,12 @@ import itertools
 
 import pytest
 
+from fieldfit_paper.chain_tables import SweepTables, differences
 from fieldfit_paper.chunking_claims import lam_is_minor, larger_areas, pulled_to_axis, range_by_lam, trade_off
+from fieldfit_paper.claim_rows import Verdict
 from fieldfit_paper.complexity_claims import printed_order
+from fieldfit_paper.sentiment_claims import sentiment_claims
+from fieldfit_paper.small_chain import CHAINS, CLOSE_BETA, LAMBDAS, best_beta, diagonal_claim, sequences
 
 CHAIN = "boltzmann-chain"
 
@@ -79,3 +83,53 @@ def test_lam_is_minor_on_the_train_and_on_the_test_set(train, test, agrees):
 def test_printed_orders_by_hand():
     assert printed_order(5, 14, None) == 10 * (32 + 14)
     assert [printed_order(5, 14, k) for k in (1, 2)] == [10 * (10 + 14), 10 * (40 + 14)]
+
+
+class TwoReadings(SweepTables):
+    """Grids of the sentiment set: in the second reading β lowers the train NLL, and λ = 0.1 is as good on the test set."""
+
+    def fits(self, reading):
+        sign, loss = (1.0, 3.0) if reading == "sums" else (-1.0, 0.0)
+        return [
+            {
+                "fold": fold, "sigma2": sigma2, "lam": lam, "beta": beta, "flops": lam, "evaluation_seconds": 1.0,
+                "train_nll": 10.0 - lam + sign * beta, "test_nll": 20.0 + (sigma2 == 10) * (lam + loss) + 0.001 * fold,
+            }
+            for fold, sigma2, lam, beta in itertools.product((0, 1), (0.5, 1.0, 10.0), (0.1, 1.0), (0.1, 1.0))
+        ]  # fmt: skip
+
+    def grid(self, source, model, higher, reading="sums"):
+        return [cell for cell in self.fits(reading) if cell["fold"] == 0]
+
+    def differences(self, source, model, higher, reading="sums"):
+        return differences(self.fits(reading))
+
+
+def test_sentiment_rows_have_both_readings():
+    rows = list(sentiment_claims(TwoReadings(None, "paper")))
+    assert len(rows) == 9
+    verdicts = {row.claim.split(" (")[0]: (row.first.verdict, row.second.verdict) for row in rows if row.second}
+    assert all(row.second for row in rows)
+    assert verdicts["Train likelihood increases with the selection probability of FL"] == (Verdict.AGREES,) * 2
+    assert verdicts["Train likelihood increases with the weight of PL2"] == (Verdict.DIFFERS, Verdict.AGREES)
+    assert verdicts["Under weak regularisation"] == (Verdict.AGREES,) * 2
+    assert verdicts["The weaker regularisation"] == (Verdict.DIFFERS, Verdict.AGREES)
+    assert [row.claim for row in rows if "differs" in row.verdict and not row.why] == []
+
+
+def test_small_chains_differ_in_length_and_labels():
+    assert len({chain.n_labels for chain in CHAINS}) == len({chain.longest for chain in CHAINS}) == len(CHAINS) == 3
+    for chain in CHAINS:
+        made = sequences(chain)
+        lengths = set((made.offsets[1:] - made.offsets[:-1]).tolist())
+        assert lengths == set(range(chain.shortest, chain.longest + 1))
+        assert sorted(set(made.labels.tolist())) == list(range(chain.n_labels))
+
+
+def test_the_row_of_small_chains_has_every_beta():
+    row = diagonal_claim()
+    assert [str(chain) for chain in CHAINS if str(chain) not in row.measured] == []
+    both = [best_beta(CHAINS[1], LAMBDAS[0], "exact", form) for form in ("exact", "diagonal")]
+    assert f"{CHAINS[1]}: {both[0]:.2f} and {both[1]:.2f}, " in row.measured
+    largest = float(row.measured.rsplit(" ", 1)[1])
+    assert (row.first.verdict is Verdict.AGREES) == (largest < CLOSE_BETA)

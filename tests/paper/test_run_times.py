@@ -3,7 +3,7 @@
 from fieldfit_paper.beta_heuristic import heuristic_cell
 from fieldfit_paper.chain_sweeps import store_path
 from fieldfit_paper.chunking import chain_row
-from fieldfit_paper.kept_cells import kept_path, write_cells
+from fieldfit_paper.kept_cells import kept_path, read_cells, write_cells
 from fieldfit_paper.run_times import RunTime, run_time, time_table, time_text
 
 CELL = {
@@ -45,22 +45,45 @@ def test_times_are_summed_by_experiment_and_reading(tmp_path):
     assert "the first reading 6 processor minutes, which is 3 minutes on 2 processors" in text
     assert "the second reading 20 processor minutes, which is 10 minutes on 2 processors" in text
     assert (
-        "has 4 splits, not the paper's 100: a split of 2 fits took 60 processor seconds, so 100 would take 100"
-        in text
+        "The first reading of the sentiment set has 4 splits, not the paper's 100: a split of 2 fits took 60 processor "
+        "seconds, so 100 would take 100 processor minutes" in text
     )
+    assert "The second reading of the sentiment set" not in text
     assert "at least" not in text.lower()
+    assert "about" not in text
 
 
 def test_cells_that_stored_their_fits_only_give_a_lower_bound(tmp_path):
     keep(tmp_path, "means", "conll2000", "crf", "PL2", cells(5, fit_seconds=30.0))
-    assert run_time("means", "conll2000", tmp_path, "paper") == RunTime(5, 150.0, 5)
+    assert run_time("means", "conll2000", tmp_path, "paper") == RunTime(5, 150.0, 0, 5)
     assert time_table(tmp_path, "paper")[0] == ("chunking, grids", "0", "–", "5", "at least 150")
     text = time_text(tmp_path, "paper")
     assert "the second reading at least 2 processor minutes" in text
-    assert "the seconds of the last fit only" in text
-    assert "Algorithm 1 that are timed" not in text
-    keep(tmp_path, "heuristic", "conll2000", "crf", "FL", cells(10, fit_seconds=1.0, cpu_seconds=3.0))
-    keep(tmp_path, "heuristic-means", "conll2000", "crf", "FL", cells(40, fit_seconds=1.0))
+    assert "the seconds of their last fit only: chunking, grids, second reading (0 of 5 timed)" in text
+    assert "lower bound" in text
+
+
+def test_cells_that_are_not_timed_are_estimated_from_those_of_their_sweep(tmp_path):
+    timed, others = cells(2, fit_seconds=10.0, cpu_seconds=15.0), cells(4, fit_seconds=20.0)
+    keep(tmp_path, "means", "conll2000", "crf", "PL2", timed + others)
+    assert run_time("means", "conll2000", tmp_path, "paper") == RunTime(6, 30.0 + 1.5 * 80.0, 2)
+    # Algorithm 1 fits many times: the last fit says nothing of its time.
+    keep(tmp_path, "heuristic-means", "conll2000", "crf", "FL", timed + others)
+    assert run_time("heuristic-means", "conll2000", tmp_path, "paper") == RunTime(6, 30.0 + 4 * 15.0, 2)
+    assert time_table(tmp_path, "paper") == [
+        ("chunking, grids", "0", "–", "6", "about 150"),
+        ("chunking, Algorithm 1", "0", "–", "6", "about 90"),
+        ("sum", "0", "–", "12", "about 240"),
+    ]
     text = time_text(tmp_path, "paper")
-    assert "The 10 cells of Algorithm 1 that are timed took 3.00 processor seconds each" in text
-    assert "the other 40 take 2 minutes" in text
+    assert "the second reading about 4 processor minutes, which is about 2 minutes on 2 processors" in text
+    assert (
+        "chunking, grids, second reading (2 of 6 timed); chunking, Algorithm 1, second reading (2 of 6 timed)" in text
+    )
+    assert "lower bound" not in text
+
+
+def test_a_table_keeps_what_single_cells_lack(tmp_path):
+    records = [*cells(1, cpu_seconds=2.0), *cells(1, fit_seconds=1.0)]
+    write_cells(tmp_path / "some.csv", records)
+    assert read_cells(tmp_path / "some.csv") == records

@@ -212,13 +212,13 @@ class TradeOffPanel(Drawable):
     title : str
         Title of the panel.
     clouds : sequence of Cloud
-        The points.
+        The points. A single cloud has no legend.
     x_label, y_label : str
         Texts of the axes.
     log_x : bool, default: False
         Whether the horizontal axis is logarithmic.
-    y_range : tuple of float, or None, default: None
-        Ends of the vertical axis.
+    x_range, y_range : tuple of float, or None, default: None
+        Ends of the axes.
     zero : bool, default: False
         Whether to draw a line at 0 instead of the region: what is below it is better.
     ordered : sequence of str, default: ()
@@ -242,6 +242,7 @@ class TradeOffPanel(Drawable):
     x_label: str
     y_label: str
     log_x: bool = False
+    x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     zero: bool = False  # a line at 0 instead of the region: what is below it is better
     ordered: Sequence[str] = ()
@@ -275,24 +276,27 @@ class TradeOffPanel(Drawable):
             axes.set_ylim(*self.y_range)
             above = int(np.sum(y > self.y_range[1]))
             if above:
-                axes.text(
-                    1.0, 1.01, f"{above} points above", transform=axes.transAxes, ha="right", fontsize=7, color=MUTED
-                )
+                axes.text(1.0, 1.01, f"{above} above", transform=axes.transAxes, ha="right", fontsize=7, color=MUTED)
         left = float(x.min()) * 0.7 if self.log_x else float(x.min()) - 0.08 * float(np.ptp(x) + 1e-12)
         right = float(x.max()) * 1.1 if self.log_x else float(x.max()) + 0.04 * float(np.ptp(x) + 1e-12)
+        left, right = self.x_range or (left, right)
         axes.set_xlim(left, right)
         bottom, top = axes.get_ylim()
         if self.zero:
             axes.axhline(0.0, color=MUTED, linewidth=1.0, linestyle="--", zorder=1)
+        else:
+            steps_x = np.concatenate([[left], x[edge], [right]])
+            steps_y = np.concatenate([[top], y[edge], [float(y[edge][-1])]])
+            axes.fill_between(steps_x, bottom, steps_y, step="post", color="0.85", linewidth=0, zorder=0)
+            axes.plot([], [], "s", color="0.85", markersize=7, label="not reached by any policy")
+        if self.has_legend:
             _legend_below(axes)
-            _frame(axes, self.title, self.x_label, self.y_label)
-            return
-        steps_x = np.concatenate([[left], x[edge], [right]])
-        steps_y = np.concatenate([[top], y[edge], [float(y[edge][-1])]])
-        axes.fill_between(steps_x, bottom, steps_y, step="post", color="0.85", linewidth=0, zorder=0)
-        axes.plot([], [], "s", color="0.85", markersize=7, label="not reached by any policy")
-        _legend_below(axes)
         _frame(axes, self.title, self.x_label, self.y_label)
+
+    @property
+    def has_legend(self) -> bool:
+        """Whether there are several clouds to name."""
+        return len(self.clouds) > 1
 
 
 @dataclass(frozen=True)
@@ -479,7 +483,11 @@ def draw_surfaces(
     """
     drawers = [[panel.draw for panel in row] for row in rows]
     # Make room for legends under the axes.
-    legends = any(isinstance(panel, TradeOffPanel | DiagonalPanel) for row in rows for panel in row)
+    legends = any(
+        isinstance(panel, DiagonalPanel) or (isinstance(panel, TradeOffPanel) and panel.has_legend)
+        for row in rows
+        for panel in row
+    )
     below, apart = (0.9, 0.62) if legends else (0.5, 0.5)
     # Make room for a colour bar between two panels.
     bars = any(isinstance(panel, ContourPanel) and panel.bar for row in rows for panel in row[:-1])
