@@ -23,6 +23,7 @@ from fieldfit.arguments import one_of, truth_value, whole_number
 from fieldfit.data.encoders import Encoder
 from fieldfit.data.features import preset_names
 from fieldfit.data.sequences import Sequences
+from fieldfit.docstrings import filled
 from fieldfit.estimators.chain_training import (
     chain_model,
     completed,
@@ -32,7 +33,7 @@ from fieldfit.estimators.chain_training import (
 )
 from fieldfit.estimators.compaction import compacted
 from fieldfit.estimators.sequence_input import learn_sequences
-from fieldfit.estimators.sequence_predictor import SequencePredictor
+from fieldfit.estimators.sequence_predictor import TAGGER_EXAMPLE, SequencePredictor
 from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.estimators.transfer import transferred
 from fieldfit.estimators.weight_tables import top_features, transition_table, triple_table
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@filled(TAGGER_EXAMPLE)
 class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
     """Linear-chain CRF that predicts label sequences. A scikit-learn estimator.
 
@@ -230,10 +232,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.classes_
         ['D', 'N', 'V']
         """
@@ -375,10 +374,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.top_features(2, "D").round(2)
           feature label  weight
         0     the     D    0.28
@@ -403,10 +399,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.transitions().loc["D"].round(1).to_dict()
         {'D': -0.2, 'N': 0.8, 'V': -0.3, '$': -0.3}
         """
@@ -458,10 +451,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> small = tagger.compact(0.3)
         >>> len(small.fit_.theta) < len(tagger.fit_.theta)
         True
@@ -491,10 +481,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.save("tagger.ff")
         >>> ff.CRFTagger.load("tagger.ff").predict(X) == tagger.predict(X)
         True
@@ -520,10 +507,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.save("tagger.ff")
         >>> ff.CRFTagger.load("tagger.ff").classes_
         ['D', 'N', 'V']
@@ -545,10 +529,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> ff.CRFTagger.from_fit(tagger.fit_).predict([["the", "cat"]])
         [['D', 'N']]
         """

@@ -14,6 +14,7 @@ from fieldfit.data.encoders import Encoder
 from fieldfit.data.label_lists import Label
 from fieldfit.data.label_scores import token_accuracy
 from fieldfit.data.sequences import Sequences
+from fieldfit.docstrings import filled
 from fieldfit.estimators.sequence_input import encode_sequences, gold_labels, split_sentences
 from fieldfit.estimators.settings import threads_of
 from fieldfit.estimators.single_sentences import tag_single
@@ -25,6 +26,17 @@ from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, ModelErr
 GivenLabels = Sequence[Sequence[Label | None] | None] | None
 
 
+#: What the examples of methods begin with.
+TAGGER_EXAMPLE = {
+    "tagger": """\
+>>> import fieldfit as ff
+>>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
+>>> y = [["D", "N", "V"], ["D", "N", "V"]]
+>>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)""",
+}
+
+
+@filled(TAGGER_EXAMPLE)
 class SequencePredictor:
     """Predictions of an estimator with a fitted chain (``fit_``) and its encoder (``encoder_``)."""
 
@@ -91,10 +103,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.predict([["the", "cat"]], given=[[None, "V"]])
         [['D', 'V']]
         """
@@ -126,10 +135,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.predict_single(["the", "cat"])
         ['D', 'N']
         """
@@ -156,10 +162,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> [labels for labels, value in tagger.predict_nbest([["the", "cat"]], 2)[0]]
         [['D', 'N'], ['D', 'V']]
         """
@@ -190,10 +193,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.predict_proba([["the", "cat"]])[0].shape
         (2, 3)
         """
@@ -220,10 +220,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> sorted(tagger.predict_marginals([["the", "cat"]])[0][0])
         ['D', 'N', 'V']
         """
@@ -248,10 +245,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> len(tagger.predict_marginals_single(["the", "cat"]))
         2
         """
@@ -274,10 +268,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.edge_marginals([["the", "cat"]])[0].shape
         (2, 3, 3)
         """
@@ -307,10 +298,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.log_likelihood(X, y).shape
         (2,)
         """
@@ -337,10 +325,7 @@ class SequencePredictor:
 
         Examples
         --------
-        >>> import fieldfit as ff
-        >>> X = [["the", "dog", "runs"], ["a", "cat", "sleeps"]]
-        >>> y = [["D", "N", "V"], ["D", "N", "V"]]
-        >>> tagger = ff.CRFTagger(sigma2=1).fit(X, y)
+        %(tagger)s
         >>> tagger.score(X, y)
         1.0
         """

@@ -17,6 +17,7 @@ from fieldfit.api.result import Fit
 from fieldfit.arguments import count_of, instance_of
 from fieldfit.data.alignments import Alignment, sequence_weights
 from fieldfit.data.samples import Table
+from fieldfit.docstrings import filled
 from fieldfit.models.potts import Potts
 from fieldfit.models.potts_preconditioner import state_frequencies
 from fieldfit.named import places_of
@@ -98,6 +99,20 @@ def fit_family(
     return FamilyFit(alignment, weights, chosen, fitted, identity)
 
 
+#: What the examples of methods begin with.
+_EXAMPLE = {
+    "fitted": """\
+>>> import numpy as np
+>>> from fieldfit import proteins
+>>> random = np.random.default_rng(0)
+>>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
+>>> codes[:150, 3] = codes[:150, 0]
+>>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
+>>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")""",
+}
+
+
+@filled(_EXAMPLE)
 @dataclass(frozen=True, eq=False, repr=False)
 class FamilyFit:
     """A family and its fitted Potts model. `fit_family` returns it.
@@ -176,13 +191,7 @@ class FamilyFit:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fieldfit import proteins
-        >>> random = np.random.default_rng(0)
-        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
-        >>> codes[:150, 3] = codes[:150, 0]
-        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
-        >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+        %(fitted)s
         >>> fitted.scores()[["i", "j", "score"]].head(2).round(2)
            i  j  score
         0  0  3   1.47
@@ -317,13 +326,7 @@ class FamilyFit:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fieldfit import proteins
-        >>> random = np.random.default_rng(0)
-        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
-        >>> codes[:150, 3] = codes[:150, 0]
-        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
-        >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+        %(fitted)s
         >>> fitted.mutations("s0").head(3).round(1)
            column from to  delta
         0       0    U  A   -2.0
@@ -400,13 +403,7 @@ class FamilyFit:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fieldfit import proteins
-        >>> random = np.random.default_rng(0)
-        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
-        >>> codes[:150, 3] = codes[:150, 0]
-        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
-        >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+        %(fitted)s
         >>> fitted.plot_contacts(separation=1).savefig("contacts.png")
         """
         from fieldfit.report.contact_map import draw_contact_map
@@ -431,13 +428,7 @@ class FamilyFit:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from fieldfit import proteins
-        >>> random = np.random.default_rng(0)
-        >>> codes = random.integers(1, 5, (200, 4)).astype(np.uint8)
-        >>> codes[:150, 3] = codes[:150, 0]
-        >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(200)), codes, "-ACGU", np.arange(4))
-        >>> fitted = proteins.fit_family(family, identity=None, penalty="ccmpred")
+        %(fitted)s
         >>> fitted.to_plmc("family.params")
         >>> proteins.read_plmc("family.params").couplings.shape
         (6, 5, 5)
