@@ -71,6 +71,8 @@ def test_honest_errors_by_matrices_and_by_sparse_solves(monkeypatch: pytest.Monk
     one = sparse.functional(sparse.parameter_names[7]).standard_error
     assert one == pytest.approx(near.standard_errors()[7], rel=1e-6)
     np.testing.assert_allclose(sparse.influence(parameters=[7])[:, 0], influence[:, 7], atol=1e-9)
+    with pytest.raises(PolicyError, match="effective number of parameters"):
+        sparse.effective_parameters()
 
 
 def test_refused_with_a_sentence() -> None:
