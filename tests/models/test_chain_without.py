@@ -185,4 +185,4 @@ def test_one_thread_and_two_have_the_same_bits(monkeypatch):
     for threads in (1, 2):
         monkeypatch.setattr(ChainProblem, "_threads", threads)
         thetas.append(ff.fit(model, data, "FL", sigma2=5.0, l1=0.5, tol=1e-6).theta)
-    np.testing.assert_array_equal(*thetas)
+    np.testing.assert_array_equal(thetas[0], thetas[1])
