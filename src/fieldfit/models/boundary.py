@@ -150,10 +150,14 @@ def _observed_entries(model: FieldModel, table: Table) -> BoolArray:
     while start < len(codes) and len(open_factors):
         rows = codes[start : start + max(1, min(size, _MOST_TABLE_ENTRIES // len(open_factors)))]
         start, size = start + len(rows), 4 * size
-        entries = graph.entries(np.maximum(rows, 0), open_factors)
+        scopes, strides = graph.scope_matrix[open_factors].T, graph.stride_matrix[open_factors].T
+        # By factor: whole lines are copied and multiplied, not single numbers.
+        lines = np.ascontiguousarray(rows.T, dtype=np.int64)
+        entries = np.repeat(graph.offsets[:-1][open_factors][:, None], len(rows), axis=1)
+        for scope, stride in zip(scopes, strides, strict=True):
+            entries += lines[scope] * stride[:, None]
         if table.has_missing:
-            scopes = graph.scope_matrix[open_factors]
-            entries = entries[((rows[:, scopes] >= 0) | (scopes < 0)).all(axis=2)]
+            entries = entries[((lines[scopes] >= 0) | (scopes < 0)[:, :, None]).all(axis=0)]
         observed[entries] = True
         missed = np.add.reduceat(~observed, graph.offsets[:-1], dtype=np.int64)
         open_factors = open_factors[missed[open_factors] > 0]

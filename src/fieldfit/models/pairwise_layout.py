@@ -209,7 +209,9 @@ def distinct_rows(codes: NDArray[np.uint8], most: float = 0.5) -> tuple[NDArray[
     n, m = codes.shape
     if m > 62 or n < 2 * TILE:
         return codes, None
-    keys = codes @ (np.int64(1) << np.arange(m, dtype=np.int64))
+    bits = np.zeros((n, 8), dtype=np.uint8)
+    bits[:, : -(-m // 8)] = np.packbits(codes, axis=1, bitorder="little")
+    keys = bits.view("<i8")[:, 0].astype(np.int64, copy=False)
     if m <= 16 and 2 << m <= n:
         present = np.bincount(keys, minlength=1 << m) > 0
         first = np.flatnonzero(present)
