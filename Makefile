@@ -39,11 +39,11 @@ fuzz: $(VENV)/.installed
 	for target in $$($(BIN)/python -m tests.fuzz --list); do \
 	  $(BIN)/python -m tests.fuzz.guided $$target --cases $(CASES) --found $(FUZZED)/$$target || exit 1; done
 
-# The pictures of docs/gallery.md; needs the data of the worked examples (FIELDFIT_DATA).
+# The pictures of docs/gallery.md in the repository; needs the data of the worked examples (FIELDFIT_DATA).
 gallery: $(VENV)/.installed
 	$(BIN)/python docs/gallery.py
 
-# The site, with warnings as errors: docs/_build/index.html.
+# The site, with warnings as errors: docs/_build/index.html. It draws the gallery where the data are installed.
 docs: $(VENV)/.installed
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 

@@ -1,11 +1,16 @@
 """The site of the documentation: `make docs`, with warnings as errors."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx import addnodes
 
 import fieldfit
+
+sys.path.insert(0, str(Path(__file__).parent))
+from gallery import draw_for_site
 
 project = "fieldfit"
 author = "The fieldfit authors"
@@ -69,3 +74,4 @@ def setup(app: Any) -> None:
     """Connect the rules above."""
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("doctree-read", show_shapes_as_text)
+    app.connect("build-finished", draw_for_site)
