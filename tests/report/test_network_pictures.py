@@ -75,3 +75,15 @@ def test_a_coupling_on_its_way_to_infinity_does_not_set_the_widths():
     drawing = draw_networks([f"x{j}" for j in range(6)], [usual])
     assert max(line.get_linewidth() for line in drawing.axes[0].lines) <= 6.0
     assert any("or more" in text.get_text() for text in drawing.texts)
+
+
+def test_norms_have_no_sign_to_explain():
+    drawing = draw_networks(list("abcdef"), [np.abs(W)], signed=False)
+    assert not drawing.legends
+    assert any("strength (Frobenius norm) = 2.00" in text.get_text() for text in drawing.texts)
+    assert draw_networks(list("abcdef"), [W]).legends
+
+
+def test_networks_side_by_side_do_not_touch():
+    left, right = (axes.get_position() for axes in draw_networks(list("abcdef"), [W, W], titles=["a", "b"]).axes)
+    assert right.x0 - left.x1 > 0.01

@@ -118,7 +118,7 @@ def draw_network(fit: FitState, *, seed: int = 0) -> Figure:
         )
     if couplings.directed:
         return draw_transitions(couplings.names, couplings.values, couplings.what)
-    return draw_networks(couplings.names, [couplings.values], seed=seed)
+    return draw_networks(couplings.names, [couplings.values], seed=seed, signed=couplings.signed)
 
 
 def _undirected(fit: FitState, what: str) -> Couplings:

@@ -20,6 +20,7 @@ from fieldfit.data.sequences import UNKNOWN, Sequences
 from fieldfit.data.template_blocks import Block, Cells, Source, feature_codes, group_templates, learn_blocks
 from fieldfit.data.templates import FeatureSpec, parse_templates
 from fieldfit.types import Array, Arrays, DataError, Int32Array
+from fieldfit.words import counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -492,7 +493,7 @@ def _check_columns(spec: FeatureSpec, text: ColumnText, label_column: int | None
         if column >= text.n_columns:
             raise DataError(
                 f"The features {spec.name!r} read column {column} (counted from 0), but {text.sources[0][0]} has "
-                f"only {text.n_columns} columns."
+                f"only {counted(text.n_columns, 'columns')}. Give the columns of the training file, in the same order."
             )
         if column == label_column:
             raise DataError(

@@ -97,6 +97,7 @@ def draw_networks(
     clusters: Sequence[str] | None = None,
     predictabilities: Sequence[FloatArray] | None = None,
     seed: int = 0,
+    signed: bool = True,
 ) -> Figure:
     """Draw networks of the same variables side by side, at the same positions and with the same scale of widths.
 
@@ -114,6 +115,8 @@ def draw_networks(
         For each network the filled share of the ring around each circle, from 0 to 1.
     seed : int, default: 0
         Seed of the layout.
+    signed : bool, default: True
+        Whether couplings have a sign, which the legend explains. Norms of tables have none.
 
     Returns
     -------
@@ -133,14 +136,16 @@ def draw_networks(
     height = _PANEL + 0.75
     with figure(width, height) as drawing:
         for place, weights in enumerate(couplings):
-            axes = drawing.add_axes((place * _PANEL / width, 0.45 / height, _PANEL / width, _PANEL / height))
+            gap = 0.2 if len(couplings) > 1 else 0.0  # between neighbouring networks
+            corner = ((place * _PANEL + gap / 2) / width, (0.45 + gap / 2) / height)
+            axes = drawing.add_axes((*corner, (_PANEL - gap) / width, (_PANEL - gap) / height))
             rings = None if predictabilities is None else predictabilities[place]
             shown = [str(j + 1) for j in range(len(names))] if numbered else list(names)
             _draw(axes, shown, weights, positions, largest, fills, rings)
             if titles[place]:
                 drawing.text((place + 0.5) * _PANEL / width, 1 - 0.16 / height, titles[place], ha="center",
                              va="center", fontsize=11)  # fmt: skip
-        _legend(drawing, largest, beyond, labels, predictabilities is not None, height)
+        _legend(drawing, largest, beyond, labels, predictabilities is not None, height, signed)
         if numbered:
             _list(drawing, names, fills, 1 - _LIST / width, width, height)
     return drawing
@@ -220,22 +225,25 @@ def control_point(positions: FloatArray, j: int, k: int, room: float) -> FloatAr
 
 
 def _legend(
-    drawing: Figure, largest: float, beyond: bool, labels: Sequence[str], ringed: bool, height: float
+    drawing: Figure, largest: float, beyond: bool, labels: Sequence[str], ringed: bool, height: float, signed: bool
 ) -> None:
     from matplotlib.lines import Line2D
 
-    entries = [
+    signs = [
         Line2D([], [], color=BLUE, linewidth=3, label="positive"),
         Line2D([], [], color=RED, linewidth=3, linestyle=(0, (2.2, 0.9)), label="negative"),
     ]
+    entries = signs if signed else []
     entries += [
         Line2D([], [], marker="o", linestyle="", markersize=9, markerfacecolor=FILLS[(1 + place) % len(FILLS)],
                markeredgecolor=INK, markeredgewidth=0.7, label=label)
         for place, label in enumerate(labels)
     ]  # fmt: skip
-    drawing.legend(handles=entries, loc="lower center", bbox_to_anchor=(0.5, 0.16 / height), frameon=False,
-                   ncols=min(len(entries), 6), fontsize=8.5, handlelength=1.8, columnspacing=1.4)  # fmt: skip
-    told = f"Widest edge: abs(weight) = {largest:.2f}{' or more' if beyond else ''}."
+    if entries:
+        drawing.legend(handles=entries, loc="lower center", bbox_to_anchor=(0.5, 0.16 / height), frameon=False,
+                       ncols=min(len(entries), 6), fontsize=8.5, handlelength=1.8, columnspacing=1.4)  # fmt: skip
+    size = "abs(weight)" if signed else "strength (Frobenius norm)"
+    told = f"Widest edge: {size} = {largest:.2f}{' or more' if beyond else ''}."
     if ringed:
         told += " Dark ring: predictability (normalised accuracy)."
     drawing.text(0.5, 0.1 / height, told, ha="center", va="center", fontsize=8, color=MUTED)
