@@ -74,14 +74,13 @@ def one_evaluation(n: int = 5000, m: int = 100, q: int = 21) -> None:
     print(f"  a matrix product runs at {max(rate) / 1e9:.0f} GF/s: {clock / 1e9:.2f} G cycles a second or more")
     for name in problems:
         seconds, peer = min(ours[name]), min(theirs[name])
-        # Rows list all states but one, in whole vectors of at least 32 bytes. Two loads and one store in a cycle: half a
-        # cycle for each vector of a sum, one for each vector of a scatter.
-        unit = max(vector, 32)
-        cycles = -(-(q - 1) * _BYTES[name] // unit) * unit / vector * 1.5
+        # Rows list all states but one, without gaps, since those of several sites may be joined. Two loads and one store in
+        # a cycle: half a cycle for each vector of a sum, one for each vector of a scatter.
+        cycles = (q - 1) * _BYTES[name] / vector * 1.5
         limit = n * m * (m - 1) * cycles / clock
         print(f"  {name}: {seconds:.3f}; sparse one-hot products alone {peer:.3f}: ratio {peer / seconds:.1f}")
         print(
-            f"    limit {limit:.3f}, n m (m-1) rows of {cycles} cycles: ours takes {seconds / limit:.1f} times the limit"
+            f"    limit {limit:.3f}, n m (m-1) rows of {cycles:g} cycles: ours takes {seconds / limit:.1f} times the limit"
         )
 
 

@@ -38,8 +38,9 @@ RUNS = {
         "Potts fields against sparse products",
         ["potts.py", "evaluation", "growth"],
         """An evaluation adds n m (m-1) rows of couplings and scatters as many rows of residuals. The limit counts their
-vectors only: two loads in a cycle for a row that is added, one store in a cycle for a row that is scattered. The cycles
-in a second are those that a matrix product in the same run needs at least. Exponentials are not in the limit.""",
+vectors only: two loads in a cycle for a row that is added, one store in a cycle for a row that is scattered. A row is
+the states of a site but one, without padding. The cycles in a second are those that a matrix product in the same run needs
+at least. Exponentials are not in the limit.""",
         seconds=50,
     ),
     "images": Section(

@@ -73,7 +73,8 @@ class PottsField : private PottsGraph {
   private:
     struct Call {
         PottsMode mode;
-        PottsRow row;
+        bool reduced;
+        PottsRow row;  // of all tasks but the last, which may have fewer targets
         bool directed;
         const double *couplings, *fields, *couplings_direction, *fields_direction, *beta, *sample_weight;
     };
@@ -82,8 +83,8 @@ class PottsField : private PottsGraph {
     struct Worker {
         Real *rows, *direction, *part, *field, *field_direction, *fields, *moved;
         double* sum;
-        uint16_t* places;
-        const uint8_t** columns;
+        uint8_t* states;
+        const uint8_t **columns, **own;
     };
 
     // The memory of all threads, allocated before they start: `part` sums residuals in single precision, `sum` in
@@ -92,18 +93,18 @@ class PottsField : private PottsGraph {
     class Workers {
       public:
         Workers(const PottsField& of, const Call& call, int threads, bool gradient, bool sum)
-            : table_(lines<Real>((of.degree_ * of.q_ + 1) * call.row.padded)),
+            : neighbours_(call.row.targets > 1 ? of.m_ : of.degree_),
+              table_(lines<Real>(call.row.size(neighbours_) + call.row.padded)),
               chunk_(lines<Real>(potts_chunk * call.row.padded)),
               padded_(lines<Real>(call.row.padded)),
-              degree_(of.degree_),
               directed_(call.directed),
               part_(gradient && !std::is_same_v<Real, double>),
               size_(table_ * (1 + directed_ + part_) + 2 * padded_ + chunk_ * (1 + directed_)),
-              sum_(sum ? lines<double>((of.degree_ * of.q_ + 1) * call.row.padded) : 0),
+              sum_(sum ? lines<double>(call.row.size(neighbours_) + call.row.padded) : 0),
               numbers_(static_cast<size_t>(threads * size_ + 64)),
               sums_(static_cast<size_t>(threads * sum_ + 8)),
-              places_(static_cast<size_t>(threads * potts_places(of.degree_))),
-              columns_(static_cast<size_t>(threads * of.degree_)) {}
+              states_(static_cast<size_t>(threads * potts_states(neighbours_))),
+              columns_(static_cast<size_t>(threads * (neighbours_ + potts_most_joined))) {}
 
         Worker<Real> at(int thread) const {
             Worker<Real> own{};
@@ -121,8 +122,9 @@ class PottsField : private PottsGraph {
             own.direction = take(directed_ ? table_ : 0);
             own.part = take(part_ ? table_ : 0);
             own.sum = const_cast<double*>(aligned(sums_.data())) + thread * sum_;
-            own.places = const_cast<uint16_t*>(places_.data()) + thread * potts_places(degree_);
-            own.columns = const_cast<const uint8_t**>(columns_.data()) + thread * degree_;
+            own.states = const_cast<uint8_t*>(states_.data()) + thread * potts_states(neighbours_);
+            own.own = const_cast<const uint8_t**>(columns_.data()) + thread * (neighbours_ + potts_most_joined);
+            own.columns = own.own + potts_most_joined;
             return own;
         }
 
@@ -139,42 +141,41 @@ class PottsField : private PottsGraph {
             return from + (64 - address % 64) % 64 / sizeof(Number);
         }
 
-        int64_t table_, chunk_, padded_, degree_;
+        int64_t neighbours_, table_, chunk_, padded_;
         bool directed_, part_;
         int64_t size_, sum_;
         std::vector<Real> numbers_;
         std::vector<double> sums_;
-        std::vector<uint16_t> places_;
+        std::vector<uint8_t> states_;
         std::vector<const uint8_t*> columns_;
     };
 
     template <class Real>
     double summed(const Call& call, const double* weights, double* by_edge, double* by_site, int n_threads) const {
-        const int64_t tasks = m_ * slices_, padded = call.row.padded, width = q_ * padded;
+        const int64_t sets = sets_of(call), tasks = sets * slices_, padded = call.row.padded;
         std::vector<double> values(static_cast<size_t>(tasks));
         const int threads = static_cast<int>(std::min<int64_t>(n_threads, tasks));
         const Workers<Real> workers(*this, call, threads, true, slices_ == 1);
-        std::vector<double> partial(slices_ == 1 ? 0
-                                                 : static_cast<size_t>(slices_ * (2 * n_edges_ * width + m_ * padded)));
+        const int64_t slice_size = call.row.size(2 * n_edges_) + m_ * padded;
+        std::vector<double> partial(slices_ == 1 ? 0 : static_cast<size_t>(slices_ * slice_size));
         // Of each edge: 0 nothing yet, 1 in use, 2 one end's sums.
         const std::unique_ptr<std::atomic<int>[]> turn(new std::atomic<int>[static_cast<size_t>(n_edges_ + 1)]);
         for (int64_t e = 0; e < n_edges_; ++e) turn[static_cast<size_t>(e)].store(0, std::memory_order_relaxed);
         Interruption interruption;
-        for_each_task(tasks, threads, [&](int64_t t) {
+        for_each_task(tasks, threads, [&](int64_t number) {
             if (interruption.asked()) return;
-            const int64_t j = t / slices_, slice = t % slices_;
-            const int64_t begin = start_[static_cast<size_t>(j)], degree = start_[static_cast<size_t>(j) + 1] - begin;
+            const int64_t j = number / slices_ * call.row.targets, slice = number % slices_;
             const Worker<Real> own = workers.at(thread_number());
             PottsTask<Real> task = prepared(call, j, own);
-            double* gradient = own.sum;
-            double* field_gradient = own.sum + degree * width;
+            const int64_t size = task.row.size(task.degree);
+            double *gradient = own.sum, *field_gradient = own.sum + size;
             if (slices_ > 1) {
-                double* block = partial.data() + slice * (2 * n_edges_ * width + m_ * padded);
-                gradient = block + begin * width;
-                field_gradient = block + 2 * n_edges_ * width + j * padded;
+                double* block = partial.data() + slice * slice_size;
+                gradient = block + call.row.size(start_[static_cast<size_t>(j)]);
+                field_gradient = block + call.row.size(2 * n_edges_) + j * padded;
             }
-            std::fill(gradient, gradient + degree * width, 0.0);
-            std::fill(field_gradient, field_gradient + padded, 0.0);
+            std::fill(gradient, gradient + size, 0.0);
+            std::fill(field_gradient, field_gradient + task.row.padded, 0.0);
             const int64_t all = listed_ ? pointer_.data()[j + 1] - pointer_.data()[j] : n_;
             const int64_t from = all * slice / slices_, to = all * (slice + 1) / slices_;
             double value = 0.0;
@@ -191,26 +192,26 @@ class PottsField : private PottsGraph {
                     value += FF_CALL(potts_task_double)(task);
                 } else {
                     task.gradient = own.part;
-                    task.field_gradient = own.part + degree * width;
-                    std::fill(own.part, own.part + degree * width + padded, 0.0f);
+                    task.field_gradient = own.part + size;
+                    std::fill(own.part, own.part + size + task.row.padded, 0.0f);
                     value += FF_CALL(potts_task_single)(task);
-                    for (int64_t i = 0; i < degree * width; ++i) gradient[i] += static_cast<double>(own.part[i]);
-                    for (int64_t a = 0; a < padded; ++a)
+                    for (int64_t i = 0; i < size; ++i) gradient[i] += static_cast<double>(own.part[i]);
+                    for (int64_t a = 0; a < task.row.padded; ++a)
                         field_gradient[a] += static_cast<double>(task.field_gradient[a]);
                 }
             }
-            values[static_cast<size_t>(t)] = value;
-            if (slices_ == 1) {
-                take_row(call.row, field_gradient, by_site + j * q_);
-                for (int64_t k = 0; k < degree; ++k) {
+            values[static_cast<size_t>(number)] = value;
+            for (int64_t t = 0; t < task.row.targets && slices_ == 1; ++t) {
+                take_row(task.row, t, field_gradient, by_site + (j + t) * q_);
+                each_edge(j + t, [&](int64_t place, int64_t half) {
                     // Two ends add to an edge, and a + b = b + a: the order does not matter, only that they take turns.
-                    const int64_t half = half_[static_cast<size_t>(begin + k)];
                     std::atomic<int>& state = turn[static_cast<size_t>(half / 2)];
                     int before = 1;
                     while ((before = state.exchange(1, std::memory_order_acquire)) == 1) std::this_thread::yield();
-                    take_block(half, call.row, gradient + k * width, by_edge, before == 2);
+                    take_block(half, task.row, t, task.degree, listed_at(j + t, place, task.row), gradient, by_edge,
+                               before == 2);
                     state.store(2, std::memory_order_release);
-                }
+                });
             }
         });
         interruption.raise();
@@ -218,14 +219,15 @@ class PottsField : private PottsGraph {
         for (const double part : values) value += part;
         if (slices_ > 1) {
             std::fill(by_edge, by_edge + n_edges_ * q_ * q_, 0.0);
-            const int64_t size = 2 * n_edges_ * width + m_ * padded;
             for (int64_t slice = 1; slice < slices_; ++slice)
-                for (int64_t i = 0; i < size; ++i)
-                    partial[static_cast<size_t>(i)] += partial[static_cast<size_t>(slice * size + i)];
-            for (int64_t place = 0; place < 2 * n_edges_; ++place)
-                take_block(half_[static_cast<size_t>(place)], call.row, partial.data() + place * width, by_edge, true);
+                for (int64_t i = 0; i < slice_size; ++i)
+                    partial[static_cast<size_t>(i)] += partial[static_cast<size_t>(slice * slice_size + i)];
             for (int64_t j = 0; j < m_; ++j) {
-                take_row(call.row, partial.data() + 2 * n_edges_ * width + j * padded, by_site + j * q_);
+                const double* rows = partial.data() + call.row.size(start_[static_cast<size_t>(j)]);
+                each_edge(j, [&](int64_t place, int64_t half) {
+                    take_block(half, call.row, 0, degree_of(j), listed_at(j, place, call.row), rows, by_edge, true);
+                });
+                take_row(call.row, 0, partial.data() + call.row.size(2 * n_edges_) + j * padded, by_site + j * q_);
             }
         }
         return value;
@@ -233,11 +235,13 @@ class PottsField : private PottsGraph {
 
     template <class Real>
     void compute(const Call& call, int64_t first, int64_t count, int64_t numbers, double* out, int n_threads) const {
-        const int threads = static_cast<int>(std::min<int64_t>(n_threads, m_));
+        const int64_t sets = sets_of(call);
+        const int threads = static_cast<int>(std::min<int64_t>(n_threads, sets));
         const Workers<Real> workers(*this, call, threads, false, false);
         Interruption interruption;
-        for_each_task(m_, threads, [&](int64_t j) {
+        for_each_task(sets, threads, [&](int64_t number) {
             if (interruption.asked()) return;
+            const int64_t j = number * call.row.targets;
             PottsTask<Real> task = prepared(call, j, workers.at(thread_number()));
             task.first = first;
             task.count = count;
@@ -249,6 +253,9 @@ class PottsField : private PottsGraph {
         });
         interruption.raise();
     }
+
+    // Sets of targets that are done together.
+    int64_t sets_of(const Call& call) const { return (m_ + call.row.targets - 1) / call.row.targets; }
 
     Call checked(PottsMode mode, const In<double>& couplings, const In<double>& fields,
                  const In<double>& couplings_direction, const In<double>& fields_direction, const In<double>& beta,
@@ -268,8 +275,11 @@ class PottsField : private PottsGraph {
         need(n_threads >= 1, "there must be at least one thread");
         // Sums over the states of p (1 - p) are not 0: the diagonal needs all states.
         const bool reduced = mode != PottsMode::diagonal;
+        // Sites are joined if they have the same samples and neighbours. The number does not depend on the threads.
+        const int64_t most = complete_ && !listed_ ? std::min(potts_most_joined, m_ / potts_tasks) : 1;
         return Call{mode,
-                    single_ ? PottsRow::of<float>(q_, reduced) : PottsRow::of<double>(q_, reduced),
+                    reduced,
+                    single_ ? PottsRow::joined<float>(q_, reduced, most) : PottsRow::joined<double>(q_, reduced, most),
                     directed,
                     couplings.data(),
                     fields.data(),
@@ -279,31 +289,33 @@ class PottsField : private PottsGraph {
                     weighted ? sample_weight.data() : nullptr};
     }
 
+    // The task of the targets j, j + 1, ... without its samples.
     template <class Real>
     PottsTask<Real> prepared(const Call& call, int64_t j, const Worker<Real>& own) const {
-        const int64_t begin = start_[static_cast<size_t>(j)];
         PottsTask<Real> task{};
         task.mode = call.mode;
-        task.row = call.row;
-        task.degree = start_[static_cast<size_t>(j) + 1] - begin;
-        task.own = columns_.data() + j * n_;
-        for (int64_t k = 0; k < task.degree; ++k) {
-            const int64_t half = half_[static_cast<size_t>(begin + k)];
-            own.columns[k] = columns_.data() + edges_.data()[half ^ 1] * n_;
-        }
+        const int64_t targets = std::min(call.row.targets, m_ - j);
+        task.row = targets == call.row.targets ? call.row : PottsRow::of<Real>(q_, call.reduced, targets);
+        task.degree = neighbours_of(j, task.row);
+        for (int64_t t = 0; t < targets; ++t) own.own[t] = columns_.data() + (j + t) * n_;
+        each_edge(j, [&](int64_t place, int64_t) {
+            own.columns[listed_at(j, place, task.row)] = columns_.data() + neighbour(place) * n_;
+        });
+        if (targets > 1) own.columns[j] = own.own[0];
+        task.own = own.own;
         task.columns = own.columns;
-        task.places = own.places;
+        task.states = own.states;
         task.fields = own.fields;
         task.moved = own.moved;
         task.sample_weight = call.sample_weight;
-        task.beta = call.beta[j];
-        lay_out(j, call.row, call.couplings, own.rows);
-        lay_out_field(j, call.row, call.fields, own.field, -std::numeric_limits<Real>::infinity());
+        task.beta = call.beta + j;
+        lay_out(j, task.row, call.couplings, own.rows);
+        lay_out_field(j, task.row, call.fields, own.field, -std::numeric_limits<Real>::infinity());
         task.rows = own.rows;
         task.field = own.field;
         if (call.directed) {
-            lay_out(j, call.row, call.couplings_direction, own.direction);
-            lay_out_field(j, call.row, call.fields_direction, own.field_direction, Real{0});
+            lay_out(j, task.row, call.couplings_direction, own.direction);
+            lay_out_field(j, task.row, call.fields_direction, own.field_direction, Real{0});
             task.direction = own.direction;
             task.field_direction = own.field_direction;
         }

@@ -85,11 +85,14 @@ class PottsBlocks : private PottsGraph {
             buffers.scatter(start, size, halves.data(), by_site.data(), interruption);
         }
         interruption.raise();
-        for (int64_t place = 0; place < 2 * n_edges_; ++place)
-            take_block(half_[static_cast<size_t>(place)], shape_, halves.data() + place * width, by_edge, true);
-        for (int64_t j = 0; j < m_; ++j)
+        for (int64_t j = 0; j < m_; ++j) {
+            const double* rows = halves.data() + start_[static_cast<size_t>(j)] * width;
+            each_edge(j, [&](int64_t place, int64_t half) {
+                take_block(half, shape_, 0, degree_of(j), listed_at(j, place, shape_), rows, by_edge, true);
+            });
             std::copy(by_site.data() + j * shape_.padded, by_site.data() + j * shape_.padded + q_,
                       fields_out.data() + j * q_);
+        }
         double value = 0.0;
         for (const double part : values) value += part;
         return value;
@@ -214,7 +217,7 @@ class PottsBlocks : private PottsGraph {
               residuals_(residuals ? fields_.size() : 0),
               scratch_(block_scratch(of.q_, of.most_sites_, of.most_edges_)),
               numbers_(static_cast<size_t>(call.threads * scratch_)),
-              places_(static_cast<size_t>(call.threads * potts_places(of.degree_))),
+              states_(static_cast<size_t>(call.threads * potts_states(of.degree_))),
               columns_(static_cast<size_t>(call.threads * of.degree_)) {
             for_each_task(
                 of.m_, call.threads,
@@ -333,7 +336,7 @@ class PottsBlocks : private PottsGraph {
             for (int64_t k = 0; k < task.degree; ++k)
                 columns[k] = of_.columns_.data() + of_.neighbour(of_.start_[static_cast<size_t>(j)] + k) * of_.n_;
             task.columns = columns;
-            task.places = places_.data() + thread * potts_places(of_.degree_);
+            task.states = states_.data() + thread * potts_states(of_.degree_);
             return task;
         }
 
@@ -343,7 +346,7 @@ class PottsBlocks : private PottsGraph {
         std::vector<double> rows_, direction_, field_, field_direction_, fields_, moved_, residuals_;
         int64_t scratch_;
         std::vector<double> numbers_;
-        std::vector<uint16_t> places_;
+        std::vector<uint8_t> states_;
         std::vector<const uint8_t*> columns_;
     };
 

@@ -27,6 +27,9 @@ MODELS = {
     "wide rows": lambda: ff.Potts(3, 40),
     "two states": lambda: ff.Potts(7, 2),
     "many sites": lambda: ff.Potts(18, 21),
+    "joined sites, 2 states": lambda: ff.Potts(53, 2),
+    "joined sites, 5 states": lambda: ff.Potts(67, 5),
+    "joined sites, 21 states": lambda: ff.Potts(33, 21),
 }
 POLICIES = ["PL1", "PL1@0.7", "0.5*PL1", "0.4*PL1/row", "PL1@0.5 + 0.3*Blocks({2},{0})@2", "0.6*PL1[1:3]@[2,0.5]"]
 
@@ -44,7 +47,8 @@ def compiled(name: str, text: str, n: int = 300) -> tuple[PottsProblem, FieldPro
 @pytest.mark.parametrize("text", POLICIES)
 @pytest.mark.parametrize("name", list(MODELS))
 def test_agrees_with_the_general_engine(name: str, text: str) -> None:
-    fast, slow, random = compiled(name, text, 60 if name == "many sites" else 300)
+    large = MODELS[name]().n_parameters > 20_000
+    fast, slow, random = compiled(name, text, 60 if large else 300)
     r = fast.n_parameters
     assert (fast.n_samples, r, fast.n_families) == (slow.n_samples, slow.n_parameters, slow.n_families)
     theta, v = random.normal(size=(2, r)) * 0.5
@@ -57,7 +61,7 @@ def test_agrees_with_the_general_engine(name: str, text: str) -> None:
     np.testing.assert_allclose(fast.row_values(theta), slow.row_values(theta), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(fast.row_products(theta, v), slow.row_products(theta, v), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(fast.betas, slow.betas)
-    if name != "many sites":
+    if not large:
         np.testing.assert_allclose(
             fast.family_scores(theta, 5, 30), slow.family_scores(theta, 5, 30), rtol=1e-10, atol=1e-10
         )
@@ -106,37 +110,50 @@ def test_agrees_with_enumeration() -> None:
     np.testing.assert_allclose(problem.row_values(theta), expected, rtol=1e-10)
 
 
+def plain_softmax(model: ff.Potts, codes: Any, theta: Any) -> tuple[float, Any]:
+    """Value and gradient of PL1, by one-hot rows of each site."""
+    (n, m), q = codes.shape, model.q
+    couplings = theta[: model.n_couplings].reshape(-1, q, q)
+    fields = theta[model.n_couplings :].reshape(m, q)
+    field = np.repeat(fields[:, None, :], n, axis=1)  # (m, n, q)
+    for table, (a, b) in zip(couplings, model.tables.edges, strict=True):
+        field[a] += table[:, codes[:, b]].T
+        field[b] += table[codes[:, a]]
+    p = np.exp(field - field.max(axis=2, keepdims=True))
+    p /= p.sum(axis=2, keepdims=True)
+    observed = np.eye(q)[codes.T]
+    residual, by_table = observed - p, np.zeros_like(couplings)
+    for table, (a, b) in zip(by_table, model.tables.edges, strict=True):
+        np.add.at(table.T, codes[:, b], residual[a])
+        np.add.at(table, codes[:, a], residual[b])
+    return np.log((p * observed).sum(axis=2)).sum(), np.concatenate([by_table.ravel(), residual.sum(axis=1).ravel()])
+
+
+def check_against_softmax(model: ff.Potts, n: int, single: bool) -> None:
+    random = np.random.default_rng(model.q)
+    codes = random.integers(0, model.q, (n, model.m))
+    codes[:2] = [[model.q - 1], [0]]
+    theta = random.normal(size=model.n_parameters)
+    parts = Policy.parse("PL1").bind(model.structure()).draw(0, 0, n).parts
+    value, gradient = plain_softmax(model, codes, theta)
+    found, found_gradient = PottsProblem(codes, model.tables, parts, single=single).value_grad(theta)
+    tolerance = 1e-4 if single else 1e-10  # of sums over n samples
+    assert found == pytest.approx(value, rel=tolerance)
+    np.testing.assert_allclose(found_gradient, gradient, atol=tolerance)
+
+
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("q", [2, 4, 5, 8, 9, 13, 17, 20, 21, 25, 29, 32, 33, 34, 37, 61, 65, 97, 255, 256])
 def test_every_width_of_a_row_agrees_with_a_plain_softmax(q: int, single: bool) -> None:
-    model = ff.Potts(4, q, [(0, 1), (1, 2), (0, 2), (3, 1)])
-    random = np.random.default_rng(q)
-    codes = random.integers(0, q, (70, 4))
-    codes[:2] = [[q - 1], [0]]
-    theta = random.normal(size=model.n_parameters)
-    parts = Policy.parse("PL1").bind(model.structure()).draw(0, 0, 70).parts
-    problem = PottsProblem(codes, model.tables, parts, single=single)
-    couplings = theta[: model.n_couplings].reshape(4, q, q)
-    fields = theta[model.n_couplings :].reshape(4, q)
-    by_table, by_field, value = np.zeros_like(couplings), np.zeros_like(fields), 0.0
-    for j in range(4):
-        field = np.tile(fields[j], (70, 1))
-        for table, (a, b) in zip(couplings, model.tables.edges, strict=True):
-            field += table[:, codes[:, b]].T if a == j else table[codes[:, a]] if b == j else 0.0
-        p = np.exp(field - field.max(axis=1, keepdims=True))
-        p /= p.sum(axis=1, keepdims=True)
-        value += np.log(p[np.arange(70), codes[:, j]]).sum()
-        residual = np.eye(q)[codes[:, j]] - p
-        by_field[j] = residual.sum(axis=0)
-        for table, (a, b) in zip(by_table, model.tables.edges, strict=True):
-            if a == j:
-                np.add.at(table.T, codes[:, b], residual)
-            elif b == j:
-                np.add.at(table, codes[:, a], residual)
-    found, gradient = problem.value_grad(theta)
-    tolerance = 1e-4 if single else 1e-10  # of sums over 70 samples
-    assert found == pytest.approx(value, rel=tolerance)
-    np.testing.assert_allclose(gradient, np.concatenate([by_table.ravel(), by_field.ravel()]), atol=tolerance)
+    check_against_softmax(ff.Potts(4, q, [(0, 1), (1, 2), (0, 2), (3, 1)]), 70, single)
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("q", [2, 3, 4, 6, 9, 12, 21, 33])
+def test_rows_of_joined_sites_agree_with_a_plain_softmax(q: int, single: bool) -> None:
+    # Up to four sites of a complete graph are joined, and the last task has fewer. Edges have either direction.
+    edges = [(a, b) if (a * b) % 3 else (b, a) for a in range(67) for b in range(a + 1, 67)]
+    check_against_softmax(ff.Potts(67, q, edges), 75, single)
 
 
 def test_gradient_and_hessian_by_differences() -> None:

@@ -12,11 +12,14 @@ from fieldfit.types import DataError
 
 #: As in kernels/potts_blocks_bind.cpp: numbers of fields in memory at once, and the most and fewest samples.
 _CHUNK_NUMBERS, _MOST_SAMPLES, _LEAST_SAMPLES = 1 << 23, 2048, 16
+#: As in kernels/potts.hpp: doubles in the longest row of joined sites.
+_JOINED = 40
 
 
 def bytes_of_sites(n: int, tables: PottsTables) -> int:
     """Most bytes of PL1 and one evaluation: samples, couplings, results, and the rows of each thread."""
-    rows = int(np.bincount(tables.edges.ravel(), minlength=tables.m).max(initial=0)) * tables.q * (tables.q + 7)
+    degree = int(np.bincount(tables.edges.ravel(), minlength=tables.m).max(initial=0))
+    rows = (degree + 1) * tables.q * max(tables.q + 7, _JOINED)
     return n * tables.m + 8 * (3 * tables.n_entries + 3 * tables.n_parameters + 3 * get_threads() * rows)
 
 
