@@ -109,8 +109,8 @@ class SequencePredictor:
         """
         if decoding not in ("viterbi", "posterior"):
             raise ModelError(f"decoding must be 'viterbi' or 'posterior'; got {decoding!r}.")
-        if decoding == "viterbi" and given is None and isinstance(X, list) and len(X) == 1:
-            check_is_fitted(self, "fit_")
+        # scikit-learn's check takes longer than a short sentence; `_encode` makes it where there is no fit.
+        if decoding == "viterbi" and given is None and isinstance(X, list) and len(X) == 1 and hasattr(self, "fit_"):
             labels = tag_single(self.fit_, self.encoder_, self.classes_, X[0])
             if labels is not None:
                 return [labels]
