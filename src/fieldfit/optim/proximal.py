@@ -4,7 +4,7 @@ Each step minimises a quasi-Newton model of f plus the penalty itself (Scheinber
 quasi-Newton method with global complexity analysis", 2016), over the coordinates that are not 0 or whose gradient moves
 them away from 0. Orthant-wise methods minimise the model without the penalty's corners and cut off what leaves the
 orthant; near the optimum the cut directions are poor, and most steps have to be shortened. On 500 sentences of
-CoNLL-2000 (l1 = 1) the tolerance of 1e-4 takes 218 evaluations here and took 1,265 there. Far from the optimum they go
+CoNLL-2000 (l1 = 1) the tolerance of 1e-4 takes 238 evaluations here and took 1,265 there. Far from the optimum they go
 as far for a fraction of the work, so the first steps are orthant-wise (orthant.py) until they bring little. The elastic
 net is this with the L2 term inside f. Norms of groups (group_penalty.py) have no orthants: all their steps are proximal.
 """
