@@ -167,8 +167,8 @@ c1. The others are neither gathered nor summed, and no vector of the optimiser h
 evaluations: with all weights, with a share of them, and with none, which takes as long as the recursions over labels of a
 chain without features. Frequent features are among the first weights that leave zero, so that the first percent takes more
 time than the others. With all pairs the weights of a feature are a row, which is read faster than a list of weights: an
-evaluation gains nothing at 30%, the optimiser's vectors do. The fits below go to one objective, on all weights and on the set; with more than 35% of the weights
-both do the same.""",
+evaluation gains nothing at 30%, the optimiser's vectors do. The fits below go to one objective, on all weights and on the
+set; with more than 35% of the weights both do the same.""",
         runs=1,
         short=["zero_weights.py", "--sentences", "500", "--only", "template"],
         seconds=45,
