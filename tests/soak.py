@@ -2,12 +2,16 @@
 
 Fits, refinements, plans, saves and loads, Ctrl-C, checkpoints, forks, threads, taggers, sums over shards and damaged
 files follow each other at random. Each action compares its result with what it must be, mostly bit by bit. The memory of
-the process is measured after each action, in three ways: pages that are resident, bytes that C code has allocated and not
-freed, and blocks that Python's own allocator has given out and not got back. A leak shows in the last two; resident pages
-also grow when freed memory lies between memory in use. Exits with 1 if an action failed.
+the process is measured after each action: resident pages, bytes that C code has allocated and not freed, bytes that are
+free in the C library, and blocks that Python's allocator has given out and not got back. Exits with 1 if an action failed.
+
+The GNU C library keeps freed memory. Its limits grow with the largest block that was ever freed, up to 64 MB for each
+arena, and each thread may have an arena. This command fixes the limits (``THRESHOLD``), so that resident memory shows
+memory in use. With ``--usual-limits`` they grow as in any other process.
 """
 
 import argparse
+import array
 import contextlib
 import ctypes
 import gc
@@ -199,11 +203,23 @@ class _Allocations(ctypes.Structure):
 
 
 #: What is measured after each action.
-MEASURES = ("resident_mb", "resident_without_files_mb", "allocated_mb", "python_blocks")
+MEASURES = ("resident_mb", "resident_without_files_mb", "allocated_mb", "free_mb", "python_blocks")
+#: Bytes of free memory that an arena may keep, and of the smallest block with pages of its own: the first limits.
+THRESHOLD = 128 * 1024
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+#: Steps of resident memory that are reported, in megabytes.
+STEP = 20.0
+
+
+def fix_limits():
+    """Keep the C library from raising its limits for free memory."""
+    library = ctypes.CDLL("libc.so.6")
+    for limit in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+        assert library.mallopt(limit, THRESHOLD) == 1
 
 
 def memory():
-    """MEASURES: resident megabytes, those not of files, those that C code has allocated, blocks of Python in use."""
+    """MEASURES: resident megabytes, those not of files, allocated and free ones of C code, blocks of Python in use."""
     gc.collect()
     sys._clear_type_cache()  # up to 4,096 names of attributes that C code has asked for
     library = ctypes.CDLL("libc.so.6")
@@ -212,7 +228,26 @@ def memory():
     info = library.mallinfo2()
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     resident, files = (int(status[name].split()[0]) / 1024 for name in ("VmRSS", "RssFile"))
-    return resident, resident - files, (info.uordblks + info.hblkhd) / 2**20, sys.getallocatedblocks()
+    allocated, free = (info.uordblks + info.hblkhd) / 2**20, info.fordblks / 2**20  # of all arenas
+    return resident, resident - files, allocated, free, sys.getallocatedblocks()
+
+
+def steps(names, used):
+    """The actions that made resident memory more than STEP larger, after the first of each, with what changed."""
+    resident, _, allocated, free, _ = used
+    rises = np.diff(resident)
+    return [
+        {
+            "action": int(number) + 1,
+            "name": names[number + 1],
+            **{
+                name: round(float(values[number + 1] - values[number]), 1)
+                for name, values in (("resident_mb", resident), ("allocated_mb", allocated), ("free_mb", free))
+            },
+        }
+        for number in np.flatnonzero(rises > STEP)
+        if number + 1 >= len(ACTIONS)
+    ]
 
 
 def course(at, used):
@@ -233,6 +268,11 @@ def course(at, used):
     }
 
 
+def rows(trace):
+    """A row for each action: seconds and MEASURES."""
+    return np.array(trace).reshape(-1, 1 + len(MEASURES))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0)
@@ -241,6 +281,9 @@ def main():
     parser.add_argument("--trace", type=Path, help="NumPy file for the time and the memory after each action")
     parser.add_argument("--page", type=Path, help="page for the report, between its marks, as docs/scaling.md")
     parser.add_argument("--of", type=Path, help="write the page from this report, without a run")
+    parser.add_argument(
+        "--usual-limits", action="store_true", help="let the C library raise its limits for free memory"
+    )
     parser.add_argument("--commit", default="unknown", help="commit of the code that ran, for the page")
     options = parser.parse_args()
     if options.of is not None:
@@ -248,12 +291,16 @@ def main():
         return 0
     warnings.simplefilter("ignore")
     began, number, failures = time.monotonic(), 0, []
-    done: Counter[str] = Counter()
-    trace = []
+    names: list[str] = []
+    trace = array.array("d")  # Python's allocator has no part in it
+    if not options.usual_limits:
+        fix_limits()
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() - began < 60 * options.minutes:
             source = random.Random(f"{options.seed} {number}")
             action = source.choice(ACTIONS)
+            if number < len(ACTIONS):
+                action = ACTIONS[number]  # one of each first, with all that they import
             try:
                 action(source, Path(folder))
             except KeyboardInterrupt:
@@ -265,18 +312,20 @@ def main():
                 print(failures[-1], file=sys.stderr)
                 traceback.print_exc(limit=-3)
             _rung.clear()
-            done[action.__name__] += 1
+            names.append(action.__name__)
             number += 1
-            trace.append((time.monotonic() - began, *memory()))
+            trace.extend((time.monotonic() - began, *memory()))
             if options.trace and number % 50 == 0:
-                np.save(options.trace, np.array(trace))
-    at, *used = np.array(trace).T
+                np.save(options.trace, rows(trace))
+    at, *used = rows(trace).T
     report = {
         "minutes": round((time.monotonic() - began) / 60, 1),
         "processor_minutes": round(time.process_time() / 60, 1),
         "actions": number,
-        "by_action": dict(done),
+        "by_action": dict(Counter(names)),
+        "limits": "usual" if options.usual_limits else "fixed",
         "failures": failures,
+        "steps": steps(names, used),
         **{name: course(at, values) for name, values in zip(MEASURES, used, strict=True)},
     }
     print(json.dumps(report, indent=1))

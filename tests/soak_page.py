@@ -19,19 +19,35 @@ def page_text(report: dict[str, Any], commit: str) -> str:
         f"A run of {report['minutes']:.0f} minutes at commit {commit} ({report['actions']:,} actions, "
         f"{report['processor_minutes']} CPU minutes, on a busy machine) ended {ended}. Medians over tenths of the actions:",
         "",
-        "| after | resident | allocated by C code | blocks of Python |",
-        "|---|---|---|---|",
+        "| after | resident | allocated by C code | free in the C library | blocks of Python |",
+        "|---|---|---|---|---|",
     ]
-    measures = [report[name] for name in ("resident_mb", "allocated_mb", "python_blocks")]
     for name, tenth in ROWS:
-        resident, allocated, blocks = (measure["tenths"][tenth] for measure in measures)
-        lines.append(f"| {name} | {resident:.1f} MB | {allocated:.1f} MB | {blocks:,.0f} |")
+        resident, allocated, free, blocks = (
+            report[measure]["tenths"][tenth]
+            for measure in ("resident_mb", "allocated_mb", "free_mb", "python_blocks")
+        )
+        lines.append(f"| {name} | {resident:.1f} MB | {allocated:.1f} MB | {free:.1f} MB | {blocks:,.0f} |")
+    measures = [report[name] for name in ("resident_mb", "allocated_mb", "python_blocks")]
     if all("slope_per_hour" in measure for measure in measures):
         resident, allocated, blocks = (measure["slope_per_hour"] for measure in measures)
         lines += [
             "",
             f"Growth per hour in the second half: resident {resident[0]:+.1f} ± {resident[1]:.1f} MB, allocated "
             f"{allocated[0]:+.2f} ± {allocated[1]:.2f} MB, {blocks[0]:+,.0f} ± {blocks[1]:,.0f} blocks.",
+        ]
+    rises = report["steps"]
+    lines += [
+        "",
+        "After the first of each kind, resident memory grew by more than 20 MB in "
+        + (f"{len(rises)} action{'s' * (len(rises) > 1)}:" if rises else "no action."),
+    ]
+    if rises:
+        lines += ["", "| action | resident | allocated by C code | free in the C library |", "|---|---|---|---|"]
+        lines += [
+            f"| {rise['action']} ({rise['name']}) | {rise['resident_mb']:+.1f} MB | {rise['allocated_mb']:+.1f} MB "
+            f"| {rise['free_mb']:+.1f} MB |"
+            for rise in rises
         ]
     if failures:
         lines += ["", *(f"- {failure.rstrip()}" for failure in failures)]
