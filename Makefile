@@ -30,14 +30,16 @@ bench: $(VENV)/.installed
 bench-quick: $(VENV)/.installed
 	$(BIN)/python benchmarks/write_page.py --quick $(BENCH)
 
-# Every reader with changed input, at random and by coverage; hours. Cases that found new branches: FUZZED/TARGET.
+# Every reader with changed input, at random (CASES for each) and by coverage (at most GUIDED seconds for each); hours.
+# Cases that found new branches: FUZZED/TARGET.
 CASES := 1000000
+GUIDED := 300
 FUZZED := build/fuzzed
 JOBS := 2
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --cases $(CASES) --jobs $(JOBS)
 	for target in $$($(BIN)/python -m tests.fuzz --list); do \
-	  $(BIN)/python -m tests.fuzz.guided $$target --cases $(CASES) --found $(FUZZED)/$$target || exit 1; done
+	  $(BIN)/python -m tests.fuzz.guided $$target --cases $(CASES) --seconds $(GUIDED) --found $(FUZZED)/$$target || exit 1; done
 
 # The pictures of docs/gallery.md in the repository; needs the data of the worked examples (FIELDFIT_DATA).
 gallery: $(VENV)/.installed

@@ -1,12 +1,14 @@
 """More files from strangers as functions of bytes: alignments, parameters, dumps, edges, numbers, checkpoints, shards."""
 
 import contextlib
+import dataclasses
 import functools
 import gzip
 import hashlib
 import io
 import json
 import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +31,7 @@ def alignment(content):
     from fieldfit.data.alignments import read_alignment, sequence_weights
 
     with _in_folder(content, "a.a3m") as path:
-        sequence_weights(read_alignment(path, alphabet="rna" if content[:1] == b";" else "protein", most_gaps=0.9))
+        sequence_weights(read_alignment(path, alphabet="rna" if content[:2] == b">r" else "protein", most_gaps=0.9))
 
 
 def plmc_file(content):
@@ -144,8 +146,7 @@ def shard_file(content):
 def checkpoint(content):
     """The file of a checkpoint, from which a fit goes on: with one stage, or with two if the file says so."""
     with _in_folder(content, "a.state") as path:
-        policy = next((policy for policy in STAGED if f'"{policy}"'.encode() in content), "PL1")
-        _fit(ff.Checkpoint(path, resume=True), policy)
+        _resume(path, _policy_in(content))
 
 
 def changed_checkpoint(content):
@@ -157,7 +158,9 @@ def changed_checkpoint(content):
     source = random.Random(content)
     policy = source.choice(["PL1", *STAGED])
     with _in_folder(rearranged(checkpoint_seed(policy), source), "a.state") as path:
-        _fit(ff.Checkpoint(path, resume=True), policy)
+        _resume(path, policy)
+        if source.random() < 0.05:  # the same steps, after the samples are read and compiled again
+            _fit(ff.Checkpoint(path, resume=True), policy)
 
 
 #: Estimators whose second stage has a state of its own.
@@ -167,6 +170,46 @@ STAGED = ("PL1 >> FL", "PL1 >> FL~100")
 def _fit(kept, policy):
     machine, x = _samples()
     return ff.fit(machine, x, policy, method="lbfgs", checkpoint=kept, check_drift=False)
+
+
+def _policy_in(content):
+    """The estimator that a checkpoint names, if it can be read."""
+    with contextlib.suppress(Exception), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        header = archive.read("header.json")
+        return next((policy for policy in STAGED if f'"{policy}"'.encode() in header), "PL1")
+    return "PL1"
+
+
+def _resume(path, policy):
+    """Continue the stages of a fit from a file, with samples that were read and compiled once."""
+    from fieldfit.api.checkpoint import StageCheckpoint
+    from fieldfit.api.refine import _second
+    from fieldfit.api.solve import solve
+    from fieldfit.optim.solution import DEFAULT_TOL
+
+    first, second, settings = _first_stage(policy)
+    kept = ff.Checkpoint(path, resume=True)
+    if second is not None:
+        kept = StageCheckpoint(path, resume=True, estimator=policy)
+    solve(first.needed, dataclasses.replace(settings, checkpoint=kept))
+    if second is not None:
+        _second(first, second, dataclasses.replace(kept, second=True), DEFAULT_TOL)
+
+
+@functools.cache
+def _first_stage(policy):
+    """The fit of the first stage, the second stage, and the settings of the first."""
+    from fieldfit.api.solve import Settings, solve
+    from fieldfit.optim.solution import DEFAULT_TOL
+    from fieldfit.refinement.staged import as_estimator
+
+    machine, x = _samples()
+    fit = ff.fit(machine, x, "PL1", method="lbfgs", check_drift=False)
+    second = as_estimator(policy).second if policy in STAGED else None
+    starts = second is not None and second.only_starts
+    settings = Settings("lbfgs", DEFAULT_TOL * fit.needed.scale, 1000, as_start=starts)
+    solution = solve(fit.needed, settings)
+    return dataclasses.replace(fit, theta=fit.needed.objective.full(solution.x).copy()), second, settings
 
 
 @functools.cache
@@ -237,7 +280,7 @@ STATE_FEATURES = {
 """
 
 SEEDS = {
-    alignment: lambda: [b">a\nAC-DE\n>b/1-5\nACGDEkl\n>c\nA.C-D-\n", b";\n>a\nACGU\n>b\nAC-U\n"],
+    alignment: lambda: [b">a\nAC-DE\n>b/1-5\nACGDEkl\n>c\nA.C-D-\n", b">r\nACGU\n>b\nAC-U\n"],
     plmc_file: lambda: [plmc_seed()],
     crfsuite_dump: lambda: [_DUMP],
     edges: lambda: [b"a,b\nb,c\n0\t3\n", b"from;to\na;d\n"],

@@ -26,6 +26,16 @@ def test_only_errors_of_fieldfit_come_out(target):
     assert refused > 0
 
 
+#: Targets of several readers, of which one at least refuses each content, and targets that change what they read.
+REFUSING = (targets.files.option_texts, targets.files.packed_text, targets.files.changed_checkpoint, targets.use)
+
+
+@pytest.mark.parametrize("target", [target for target in targets.SEEDS if target not in REFUSING])
+def test_contents_without_changes_are_accepted(target):
+    """Otherwise a target would fuzz its first check only."""
+    assert all(targets.accepted(target, content) for content in targets.SEEDS[target]())
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("target", targets.SEEDS, ids=lambda target: target.__name__)
 def test_cases_that_were_found_end_as_they_must(target):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import TypeVar, get_args, get_type_hints
 
 import numpy as np
@@ -22,11 +23,17 @@ def checked_record(kind: type[Record], values: object) -> Record:
     """
     if not isinstance(values, dict):
         raise ValueError(f"{kind.__name__} is a {type(values).__name__}")
-    hints = get_type_hints(kind)
+    hints = _types(kind)
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in values and field.compare and not _is(values[field.name], hints[field.name]):
             raise ValueError(f"{field.name} is {values[field.name]!r:.40}")
     return kind(**values)
+
+
+@cache
+def _types(kind: type) -> dict[str, object]:
+    """The types of the fields of a dataclass."""
+    return get_type_hints(kind)
 
 
 def _is(value: object, hint: object) -> bool:
