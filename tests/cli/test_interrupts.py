@@ -149,3 +149,52 @@ def test_the_order_to_end_is_an_interrupt_with_its_own_code(tmp_path, monkeypatc
     assert main(["fit", "boltzmann", str(tmp_path / "a.csv")]) == 143
     assert "nothing was written" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_ctrl_c_while_the_handler_is_imported(capsys, monkeypatch, tmp_path):
+    """It comes at the end of that import, before the command begins."""
+    import fieldfit.cli as cli
+
+    ended = []
+
+    class Held(cli._held_interrupts):
+        def __exit__(self, *_):
+            press_shortly()
+            ended.append(True)
+            super().__exit__()
+
+    def press_shortly():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(cli, "_held_interrupts", Held)
+    assert main(["show", str(tmp_path / "a.ff")]) == 130
+    assert ended == [True]
+    assert "Interrupted before the command began; nothing was written." in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_while_an_archive_is_opened(tmp_path):
+    """Its finaliser would print an exception about the object that was not finished."""
+    import zipfile
+
+    class Pressing(zipfile.ZipFile):
+        @property
+        def _didModify(self):
+            return False
+
+        @_didModify.setter
+        def _didModify(self, value):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+
+    opened = []
+
+    def work():
+        opened.append(Pressing(tmp_path / "a.zip", "w"))
+        time.sleep(5)
+
+    with patient_interrupts(), pytest.raises(KeyboardInterrupt):
+        work()
+    assert len(opened) == 1
+    opened[0].close()

@@ -121,8 +121,11 @@ class FileKeeper:
                     f"{self._path} exists. Use resume=True (--resume) to continue from it, or give another file."
                 )
             self.saved = self._read()
-            if checkpoint.tell is not None:
-                checkpoint.tell(f"resuming: {self._path} has {describe_state(self._path)}")
+
+    def tell(self) -> None:
+        """Call the checkpoint's ``tell``, if the fit continues from the file."""
+        if self.saved is not None and self._checkpoint.tell is not None:
+            self._checkpoint.tell(f"resuming: {self._path} has {describe_state(self._path)}")
 
     def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
         """Write the state if it is due. An error in the first write ends the fit; later errors are warnings."""
@@ -243,13 +246,12 @@ def _digest(text: str, *arrays: Array) -> str:
     return digest.hexdigest()
 
 
-def refuse_checkpoint(estimator: Policy | Staged, automatic: bool, stopping: bool) -> None:
+def refuse_checkpoint(estimator: Policy | Staged, automatic: bool) -> None:
     """Raise an error for fits whose state a checkpoint cannot store."""
     reasons = {
         f"'{estimator}', which makes its separate fits at once": isinstance(estimator, Staged)
         and not estimator.second.fits_first,
         "automatic weights": automatic,
-        "early stopping": stopping,
     }
     for reason, holds in reasons.items():
         if holds:

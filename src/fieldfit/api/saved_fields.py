@@ -23,7 +23,7 @@ def checked_record(kind: type[Record], values: object) -> Record:
     """
     if not isinstance(values, dict):
         raise ValueError(f"{kind.__name__} is a {type(values).__name__}")
-    hints = _types(kind)
+    hints = _types(kind)  # type: ignore[arg-type]
     for field in fields(kind):  # type: ignore[arg-type]
         if field.name in values and field.compare and not _is(values[field.name], hints[field.name]):
             raise ValueError(f"{field.name} is {values[field.name]!r:.40}")

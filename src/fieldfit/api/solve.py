@@ -12,9 +12,10 @@ from fieldfit.api.prepare import Prepared
 from fieldfit.api.progress import TimeLeft
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
-from fieldfit.optim.early_stopping import EarlyStopping
+from fieldfit.optim.early_stopping import EarlyStopping, KeptStopping
+from fieldfit.optim.keeping import JudgedKeeper, Keeper
 from fieldfit.optim.proximal import nonsmooth_penalty
-from fieldfit.refinement.statistical import CountedObjective, JudgedKeeper, StatisticalStop, start_tolerance
+from fieldfit.refinement.statistical import CountedObjective, StatisticalStop, start_tolerance
 from fieldfit.steps import shown_line
 from fieldfit.types import ClusterError, FieldfitError, FloatArray
 
@@ -86,8 +87,14 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
 
     left = TimeLeft(settings.max_iter)
     written = None if settings.checkpoint is None else file_keeper(settings.checkpoint, prepared, settings.method)
-    keeper = written if written is None or near_enough is None else JudgedKeeper(written, near_enough)
+    keeper: Keeper | None = written
+    if keeper is not None and near_enough is not None:
+        keeper = JudgedKeeper(keeper, near_enough)
+    if keeper is not None and stopping is not None:
+        keeper = JudgedKeeper(keeper, KeptStopping(stopping, len(prepared.free)))
     known = written is not None and written.saved is not None  # the iteration of the checkpoint was reported before
+    if written is not None:
+        written.tell()
 
     def report(state: Progress, x: FloatArray) -> object:
         nonlocal known

@@ -8,6 +8,36 @@ fast.
 TERMINATED = 143
 
 
+class _held_interrupts:  # noqa: N801, a block
+    """Ctrl-C waits until the end of this block.
+
+    It is for the imports that the real handler needs: Python loses an exception that is raised in some places of an import.
+    `_signal` is built into Python; the module `signal` would be an import of its own.
+    """
+
+    def __enter__(self) -> None:
+        import _signal  # type: ignore[import-not-found]
+
+        self.pressed = False
+        usual = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+        try:
+            self.restored = _signal.signal(_signal.SIGINT, self.press) if usual else None
+        except ValueError:  # not the main thread, which alone gets signals
+            self.restored = None
+
+    def press(self, number: int, frame: object) -> None:
+        """The handler."""
+        self.pressed = True
+
+    def __exit__(self, *_: object) -> None:
+        import _signal  # type: ignore[import-not-found]
+
+        if self.restored is not None:
+            _signal.signal(_signal.SIGINT, self.restored)
+        if self.pressed:
+            raise KeyboardInterrupt
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and give its exit code: 0, 2 for an error that was reported in a sentence, 130 for Ctrl-C.
 
@@ -16,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     import sys
 
     try:
-        from fieldfit.cli.interrupts import patient_interrupts
+        with _held_interrupts():
+            from fieldfit.cli.interrupts import patient_interrupts
 
         with patient_interrupts() as interrupts:
             try:

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fieldfit.cli.checkpoints import (
+    CheckpointEvery,
+    CheckpointOption,
+    Resume,
+    checkpoint_from_options,
+    how_to_continue,
+)
 from fieldfit.cli.options import Json, SaveTo, Seed, Threads, limit_threads
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
+    from fieldfit.api.checkpoint import Checkpoint
     from fieldfit.api.result import Fit
     from fieldfit.types import Plain
 
@@ -39,6 +47,9 @@ class TrainingOptions:
     tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry per sentence at convergence.")] = 1e-4
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 1000
     threads: Threads = None
+    checkpoint: CheckpointOption = None
+    checkpoint_every: CheckpointEvery = 60.0
+    resume: Resume = False
     progress: Annotated[
         bool | None,
         typer.Option("--progress/--no-progress", help="Show each iteration. Default: only on a terminal."),
@@ -47,14 +58,15 @@ class TrainingOptions:
     out: SaveTo = None
     json: Json = False
 
-    def prepare(self) -> None:
-        """Set the threads, and refuse what can be refused before anything is read."""
+    def prepare(self) -> Checkpoint | None:
+        """Set the threads, and refuse what can be refused before anything is read. Returns the checkpoint, if any."""
         from fieldfit.cli.output import check_folder
         from fieldfit.policies import Policy
 
         limit_threads(self.threads)
         Policy.parse(self.policy)
         check_folder(self.out)
+        return checkpoint_from_options(self.checkpoint, self.checkpoint_every, self.resume)
 
     def described(self, warned: list[str]) -> Plain:
         """The options and warnings in the JSON document."""
@@ -67,12 +79,14 @@ class TrainingOptions:
         if self.out is not None:
             note(f"saved: {self.out}")
 
-    def check_ended(self, fit: Fit) -> None:
+    def check_ended(self, fit: Fit, checkpoint: Checkpoint | None) -> None:
         """An interrupted fit ends with an error, after its estimate is saved."""
         from fieldfit.cli.output import InterruptedFitError
 
         if fit.interrupted:
             kept = f"; {self.out} has the estimate so far" if self.out else ""
+            if checkpoint is not None:
+                kept += f"; {how_to_continue(checkpoint)}"
             raise InterruptedFitError(f"Interrupted after {fit.iterations} iterations: not converged{kept}.")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.output import note
+from fieldfit.cli.output import InterruptedFitError, note
 
 if TYPE_CHECKING:
     from fieldfit.api.checkpoint import Checkpoint
@@ -39,3 +42,20 @@ def checkpoint_from_options(path: Path | None, every: float, resume: bool) -> Ch
     if resume and not path.exists():
         note(f"{path} does not exist: the fit starts from the beginning")
     return Checkpoint(path, every, resume, note)
+
+
+def how_to_continue(checkpoint: Checkpoint) -> str:
+    """What the file of an interrupted fit has, and how to continue."""
+    return f"{checkpoint.path} has the state, and the same command with --resume continues from there"
+
+
+@contextmanager
+def told_interrupts(checkpoint: Checkpoint | None) -> Iterator[None]:
+    """Name the checkpoint if Ctrl-C leaves no estimate: before the first iteration, or in a second stage."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None or not os.path.exists(checkpoint.path):
+            raise
+        state = how_to_continue(checkpoint)
+        raise InterruptedFitError(f"Interrupted before there was an estimate; {state}.") from None

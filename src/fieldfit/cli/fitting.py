@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,13 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.checkpoints import CheckpointEvery, CheckpointOption, Resume, checkpoint_from_options
+from fieldfit.cli.checkpoints import (
+    CheckpointEvery,
+    CheckpointOption,
+    Resume,
+    checkpoint_from_options,
+    how_to_continue,
+    told_interrupts,
+)
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.options import Json, SaveTo, Seed, Threads, WideRows, WideRowsOption, limit_threads
 from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
 
 if TYPE_CHECKING:
+    from fieldfit.api.checkpoint import Checkpoint
     from fieldfit.api.result import Fit
     from fieldfit.data.samples import Table
     from fieldfit.models.base import Model
@@ -106,35 +113,27 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitO
         with (
             collected_warnings() as warned,
             shown_progress(options.progress, options.json, options.max_iter) as progress,
+            told_interrupts(checkpoint),
         ):
-            try:
-                result = fit(
-                    model,
-                    table,
-                    policy,
-                    sigma2=options.sigma2,
-                    l1=None if not options.l1 else on_couplings(model, options.l1),
-                    group_l1=options.group_l1,
-                    weights=betas,
-                    random_state=options.seed,
-                    method=options.method.value,
-                    tol=tol,
-                    max_iter=options.max_iter,
-                    wide_rows=options.wide_rows.value,
-                    progress=progress,
-                    backend=backend,
-                    shards=options.shards,
-                    checkpoint=checkpoint,
-                )
-            except KeyboardInterrupt:  # where there is no estimate: before the first iteration, or in a second stage
-                if checkpoint is None or not os.path.exists(checkpoint.path):
-                    raise
-                raise InterruptedFitError(f"Interrupted before there was an estimate; {_state(options)}.") from None
-        _save_and_show(result, told + warned, options)
-
-
-def _state(options: FitOptions) -> str:
-    return f"{options.checkpoint} has the state, and the same command with --resume continues from there"
+            result = fit(
+                model,
+                table,
+                policy,
+                sigma2=options.sigma2,
+                l1=None if not options.l1 else on_couplings(model, options.l1),
+                group_l1=options.group_l1,
+                weights=betas,
+                random_state=options.seed,
+                method=options.method.value,
+                tol=tol,
+                max_iter=options.max_iter,
+                wide_rows=options.wide_rows.value,
+                progress=progress,
+                backend=backend,
+                shards=options.shards,
+                checkpoint=checkpoint,
+            )
+        _save_and_show(result, told + warned, options, checkpoint)
 
 
 def on_couplings(model: Model, l1: float) -> FloatArray:
@@ -144,7 +143,7 @@ def on_couplings(model: Model, l1: float) -> FloatArray:
     return np.where(model.as_field("--l1").coupling_parameters, l1, 0.0)
 
 
-def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
+def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoint: Checkpoint | None) -> None:
     """Write and print a fit, with its standard errors; where it was interrupted, say what is kept of it."""
     from fieldfit.cli.invocation import signed
     from fieldfit.cli.showing import fit_document, print_fit
@@ -166,6 +165,6 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions) -> None:
         raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
     if result.interrupted:
         kept = f"; {options.out} has the estimate so far" if options.out else ""
-        if options.checkpoint is not None:
-            kept += f"; {_state(options)}"
+        if checkpoint is not None:
+            kept += f"; {how_to_continue(checkpoint)}"
         raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

@@ -1,8 +1,9 @@
 """Ctrl-C and SIGTERM on the command line wait for imports and finalisers to end, which would lose the exception.
 
 A KeyboardInterrupt in the middle of an import is lost in a callback of the import system, or becomes an ImportError of
-NumPy or SciPy. Python prints and forgets what is raised in ``__del__`` and in callbacks of weak references. So the handler
-checks where the program is, and tries again a little later while it is in one of these.
+NumPy or SciPy. Python prints and forgets what is raised in ``__del__`` and in callbacks of weak references, and the
+``__del__`` of a zip archive fails if its ``__init__`` has not ended. So the handler checks where the program is, and tries
+again a little later while it is in one of these.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def _would_be_lost(frame: FrameType | None) -> bool:
         if code.co_filename.startswith("<frozen importlib") or code.co_name == "__del__":
             return True
         if code.co_filename.endswith(("weakref.py", "_weakrefset.py")) and "remove" in code.co_name:
+            return True
+        if frame.f_globals.get("__name__") == "zipfile" and code.co_name == "__init__":
             return True
         frame = frame.f_back
     return False

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from fieldfit.api.checkpoint import Checkpoint
 from fieldfit.api.files import load
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.result import Fit
@@ -199,6 +200,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         progress: Callable[[Progress], object] | bool | None = None,
         backend: object = None,
         shards: int | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> CRFTagger:
         """Fit the tagger.
 
@@ -224,6 +226,9 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             Where the sentences are evaluated, as in `fieldfit.fit`. None: in this process.
         shards : int or None, default: None
             Number of pieces of the sentences, as in `fieldfit.fit`. With `SentenceFiles` each file is one.
+        checkpoint : str, Path, Checkpoint or None, default: None
+            File that keeps the state of the fit, as in `fieldfit.fit`. Early stopping is part of the state. The
+            cross-validation of sigma2 is not, and is repeated.
 
         Returns
         -------
@@ -292,6 +297,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
                 stopping=stopping,
                 backend=place,
                 shards=shards,
+                checkpoint=checkpoint,
                 **options,
             )
         self.sigma2_ = sigma2

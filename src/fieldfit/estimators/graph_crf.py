@@ -5,6 +5,7 @@ The model is a `TiedField`: covariates of the nodes, and one coupling that makes
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fieldfit.api.checkpoint import Checkpoint
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.arguments import whole_number
 from fieldfit.estimators.settings import seed_from_setting, threads_of
@@ -97,7 +99,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: object, y: object) -> GraphCRF:
+    def fit(self, X: object, y: object, *, checkpoint: str | os.PathLike[str] | Checkpoint | None = None) -> GraphCRF:
         """Fit the model to one labelled graph.
 
         Parameters
@@ -106,6 +108,8 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Covariates of the nodes.
         y : array_like of shape (nodes,)
             Label of each node.
+        checkpoint : str, Path, Checkpoint or None, default: None
+            File that keeps the state of the fit, as in `fieldfit.fit`. None: no checkpoint.
 
         Returns
         -------
@@ -142,6 +146,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 random_state=seed_from_setting(self.random_state),
                 tol=self.tol,
                 max_iter=self.max_iter,
+                checkpoint=checkpoint,
             )
         self.model_ = self.fit_.model.as_tied("GraphCRF")
         self.n_iter_ = self.fit_.iterations

@@ -5,6 +5,7 @@ Two states make a `BoltzmannMachine`, more a `Potts` model; the fit is `fieldfit
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fieldfit.api.checkpoint import Checkpoint
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.validation import held_out
 from fieldfit.arguments import sequence_of
@@ -124,7 +126,14 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: object, y: object = None, *, sample_weight: ArrayLike | None = None) -> PairwiseField:
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    ) -> PairwiseField:
         """Fit the model.
 
         Parameters
@@ -135,6 +144,8 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
             Ignored.
         sample_weight : array_like or None, default: None
             Weight of each row.
+        checkpoint : str, Path, Checkpoint or None, default: None
+            File that keeps the state of the fit, as in `fieldfit.fit`. None: no checkpoint.
 
         Returns
         -------
@@ -170,6 +181,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
                 tol=self.tol,
                 max_iter=self.max_iter,
                 progress=self.verbose,
+                checkpoint=checkpoint,
             )
         self.model_: FieldModel = self.fit_.model.as_field("PairwiseField")
         self.n_iter_ = self.fit_.iterations

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from fieldfit.optim.keeping import State
 from fieldfit.optim.solution import Progress
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -68,7 +71,8 @@ class EarlyStopping:
         """Evaluate this iteration if it is due. Returns True if the fit must stop."""
         if state.iteration % self.every:
             return False
-        self._look(state.iteration, theta)
+        if not self.history or self.history[-1][0] != state.iteration:  # a resumed fit reports its last one again
+            self._look(state.iteration, theta)
         self.stopped = state.iteration - self._improved[0] >= self.patience * self.every
         return self.stopped
 
@@ -95,7 +99,9 @@ class EarlyStopping:
             self._look(iteration, theta)
 
     def _look(self, iteration: int, theta: FloatArray) -> None:
-        value = float(self._score(theta))
+        self._record(iteration, float(self._score(theta)), theta)
+
+    def _record(self, iteration: int, value: float, theta: FloatArray) -> None:
         self.history.append((iteration, value))
         if value > self._improved[1] + self.tol:
             self._improved = (iteration, value)
@@ -111,3 +117,43 @@ class EarlyStopping:
             f"stopped early: development score {self.best_score:.6g} was best at iteration {self.best_iteration}, "
             f"with no improvement{f' of more than {self.tol:g}' if self.tol else ''} in {self.patience} evaluations"
         )
+
+
+class KeptStopping:
+    """What early stopping has seen, as the part of a checkpoint: its evaluations and the best θ."""
+
+    def __init__(self, stopping: EarlyStopping, n_parameters: int) -> None:
+        self._stopping, self._size = stopping, n_parameters
+
+    def state(self, iteration: int) -> State:
+        """The evaluations (k, 2), the best θ, and the rule."""
+        stopping = self._stopping
+        best = np.zeros(0) if stopping.best_theta is None else stopping.best_theta
+        return {
+            "development": np.array(stopping.history, dtype=np.float64).reshape(-1, 2),
+            "development_best": np.array(best, dtype=np.float64),
+            "development_rule": np.array([stopping.patience, stopping.every, stopping.tol]),
+        }
+
+    def take_state(self, state: State) -> None:
+        """Repeat the evaluations. The best θ is evaluated again, which shows whether the development data are the same."""
+        stopping = self._stopping
+        try:
+            history = [(int(iteration), float(value)) for iteration, value in state["development"].tolist()]
+            best, rule = np.array(state["development_best"], dtype=np.float64), state["development_rule"].tolist()
+            if best.shape != (self._size if history else 0,) or not np.isfinite(best).all():
+                raise ValueError("the best parameters")
+        except (KeyError, ValueError, TypeError, OverflowError) as damage:
+            raise FieldfitError(
+                f"The saved state is not one of a fit with early stopping ({damage}). Start again without it."
+            ) from damage
+        for iteration, value in history:
+            stopping._record(iteration, value, best)
+        known = rule == [stopping.patience, stopping.every, stopping.tol]
+        if known and history:
+            known = np.array_equal(float(stopping._score(best)), stopping.best_score, equal_nan=True)
+        if not known:
+            raise FieldfitError(
+                "The saved state is one of a fit with other development data, or another rule for early stopping. Give the "
+                "same, or start again without it."
+            )

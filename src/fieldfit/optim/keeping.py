@@ -20,3 +20,31 @@ class Keeper(Protocol):
 
     def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
         """Called after each iteration, and at the end (``last``); ``state()`` is computed only where it is kept."""
+
+
+class Rule(Protocol):
+    """Something that may stop a descent and remembers what it has seen."""
+
+    def state(self, iteration: int) -> State:
+        """What it remembers after this iteration; its names differ from those of a descent and of other rules."""
+
+    def take_state(self, state: State) -> None:
+        """Remember what `state` gave. Raises a FieldfitError if that is not of this rule."""
+
+
+class JudgedKeeper:
+    """Keeps the state of a descent together with that of a rule that may stop it."""
+
+    def __init__(self, keeper: Keeper, rule: Rule) -> None:
+        self._keeper, self._rule = keeper, rule
+        if keeper.saved is not None:
+            rule.take_state(keeper.saved)
+
+    @property
+    def saved(self) -> State | None:
+        """The state to continue from."""
+        return self._keeper.saved
+
+    def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
+        """Keep both."""
+        self._keeper.keep(lambda: {**state(), **self._rule.state(iteration)}, iteration, last=last)

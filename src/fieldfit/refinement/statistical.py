@@ -28,7 +28,7 @@ import numpy as np
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution
 from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.optim.keeping import Keeper, State
+from fieldfit.optim.keeping import State
 from fieldfit.types import FieldfitError, FloatArray
 
 #: The optimisation error at which a fit has converged, as a part of the sampling error.
@@ -331,21 +331,3 @@ def _inverse_form(matrix: FloatArray, b: FloatArray) -> float | None:
     except np.linalg.LinAlgError:
         return None
     return float(root @ root)
-
-
-class JudgedKeeper:
-    """Keeps the state of a descent together with that of the rule that may stop it."""
-
-    def __init__(self, keeper: Keeper, stop: StatisticalStop) -> None:
-        self._keeper, self._stop = keeper, stop
-        if keeper.saved is not None:
-            stop.take_state(keeper.saved)
-
-    @property
-    def saved(self) -> State | None:
-        """The state to continue from."""
-        return self._keeper.saved
-
-    def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
-        """Keep both."""
-        self._keeper.keep(lambda: {**state(), **self._stop.state(iteration)}, iteration, last=last)

@@ -10,6 +10,7 @@ import typer
 
 from fieldfit.cli.chain_training import TrainingOptions, say_fit
 from fieldfit.cli.chains import Format, LabelledFile, SeparatorOption, as_sigma2, read_sentences
+from fieldfit.cli.checkpoints import told_interrupts
 from fieldfit.cli.invocation import signed
 from fieldfit.cli.options import with_options
 from fieldfit.cli.planning import ChainPlanOptions, run_plan
@@ -47,7 +48,7 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
     from fieldfit.report.table import PlainTable
     from fieldfit.types import FieldfitError
 
-    options.prepare()
+    checkpoint = options.prepare()
     penalty = as_sigma2(options.sigma2)
     if isinstance(penalty, str | list):
         raise FieldfitError(f"--sigma2 {options.sigma2}: a Boltzmann chain takes one number, or none.")
@@ -55,6 +56,7 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
     with (
         collected_warnings() as warned,
         shown_progress(options.progress, options.json, options.max_iter) as progress,
+        told_interrupts(checkpoint),
     ):
         tagger = SymbolTagger.train(
             text,
@@ -67,6 +69,7 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
             tol=options.tol,
             max_iter=options.max_iter,
             progress=progress,
+            checkpoint=checkpoint,
         )
     fitted, symbols = tagger.fit_, tagger.model_.n_symbols
     if options.out is not None:
@@ -83,7 +86,7 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
             say("")
             print_table(PlainTable("", ("parameter", "estimate"), tuple(largest), "", ("", ".4f")))
         options.say_saved()
-    options.check_ended(fitted)
+    options.check_ended(fitted, checkpoint)
 
 
 @with_options

@@ -19,6 +19,7 @@ from fieldfit.cli.chains import (
     load_tagger,
     read_sentences,
 )
+from fieldfit.cli.checkpoints import told_interrupts
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.invocation import signed
 from fieldfit.cli.options import with_options
@@ -192,7 +193,7 @@ def fit(
     from fieldfit.cli.progress import shown_progress
     from fieldfit.cli.weighting import weights_option
 
-    options.prepare()
+    checkpoint = options.prepare()
     tagger = model.tagger(
         policy=options.policy,
         sigma2=as_sigma2(options.sigma2),
@@ -216,8 +217,17 @@ def fit(
         opened_backend(workers, cluster, worker_timeout) as backend,
         collected_warnings() as warned,
         shown_progress(options.progress, options.json, options.max_iter) as progress,
+        told_interrupts(checkpoint),
     ):
-        tagger.fit(data, X_dev=development, start=begin, progress=progress, backend=backend, shards=shards)
+        tagger.fit(
+            data,
+            X_dev=development,
+            start=begin,
+            progress=progress,
+            backend=backend,
+            shards=shards,
+            checkpoint=checkpoint,
+        )
     if options.out is not None:
         tagger.fit_ = signed(tagger.fit_)
         tagger.save(options.out)
@@ -226,7 +236,7 @@ def fit(
     else:
         _print(tagger, options.rows)
         options.say_saved()
-    options.check_ended(tagger.fit_)
+    options.check_ended(tagger.fit_, checkpoint)
 
 
 @with_options
