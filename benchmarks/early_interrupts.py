@@ -75,7 +75,7 @@ def main():
             "python -m fieldfit show": [sys.executable, "-m", "fieldfit", "show", fit],
         }
         for name, command in ways.items():
-            source, kinds = random.Random(options.seed), Counter()
+            source, kinds = random.Random(options.seed), Counter[str]()
             for _ in range(options.signals):
                 kind, said = outcome(command, source.uniform(0, options.longest))
                 kinds[kind] += 1

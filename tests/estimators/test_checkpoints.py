@@ -98,7 +98,7 @@ def test_early_stopping(tmp_path, stop, every):
 def test_other_development_data_are_refused(tmp_path):
     X, y = sentences(40, 0)
     X_dev, y_dev = sentences(30, 1)
-    state, told = tmp_path / "state", []
+    state, told = tmp_path / "state", list[str]()
     resumed = ff.Checkpoint(state, resume=True, tell=told.append)
     ff.CRFTagger("FL", check_every=1).fit(X, y, X_dev, y_dev, progress=stopping_at(3), checkpoint=state)
     with pytest.raises(FieldfitError, match="other development data"):

@@ -64,6 +64,77 @@ def test_workers_that_die_or_hang(samples):
         assert hung.converged
 
 
+def test_new_workers_take_the_place_of_all_that_died(samples):
+    from tests.shards.cluster_processes import WORKER, Process, processes
+
+    model, values = samples
+    here = ff.fit(model, values, "PL1 + 0.5*PL2", shards=5, **OPTIONS)
+    with processes(2) as (client, scheduler, workers):
+
+        def restart():
+            for worker in workers:
+                worker.send(signal.SIGKILL)
+            started.append(Process(WORKER, scheduler.address))
+
+        started: list[Process] = []
+        try:
+            fit = ff.fit(model, values, "PL1 + 0.5*PL2", shards=5, backend=client, progress=at(2, restart), **OPTIONS)
+            assert fit.theta.tobytes() == here.theta.tobytes()
+            assert list(client.scheduler_info()["workers"]) == [started[0].address]
+        finally:
+            for worker in started:
+                worker.end()
+
+
+def test_a_cluster_without_workers_leaves_a_checkpoint(samples, tmp_path):
+    from fieldfit.shards.dask_backend import DaskBackend
+    from tests.shards.cluster_processes import processes
+
+    model, values = samples
+    here = ff.fit(model, values, "PL1", shards=4, **OPTIONS)
+    state = tmp_path / "state"
+    none_left = pytest.raises(ClusterError, match=r"no worker that answers \(waited 2 s\).* state after 3 iterations")
+    with processes(2) as (client, _, workers):
+
+        def kill():
+            for worker in workers:
+                worker.send(signal.SIGKILL)
+
+        with none_left:
+            ff.fit(
+                model, values, "PL1", shards=4, backend=DaskBackend(client, patience=2),
+                checkpoint=ff.Checkpoint(state, every=0), progress=at(3, kill), **OPTIONS,
+            )  # fmt: skip
+    rest = ff.fit(model, values, "PL1", shards=4, checkpoint=ff.Checkpoint(state, resume=True), **OPTIONS)
+    assert rest.theta.tobytes() == here.theta.tobytes()
+
+
+def test_a_tagger_goes_on_when_its_scheduler_is_lost(tmp_path):
+    """On files that the workers read; the rest of the fit runs in this process."""
+    from fieldfit.chains import SentenceFiles
+    from tests.shards.cluster_processes import processes
+
+    random = np.random.default_rng(0)
+    for number in range(3):
+        words = random.integers(0, 20, (30, 5))
+        text = "\n".join("".join(f"w{word} {'ABC'[word % 3]}\n" for word in sentence) for sentence in words)
+        (tmp_path / f"{number}.conll").write_text(text)
+    files, state = SentenceFiles.matching(str(tmp_path / "*.conll")), tmp_path / "state"
+    here = ff.CRFTagger("FL", tol=1e-7).fit(files)
+    with processes(2) as (client, scheduler, workers):
+        killed = ff.CRFTagger("FL", tol=1e-7).fit(
+            files, backend=client, progress=at(2, lambda: workers[0].send(signal.SIGKILL))
+        )
+        assert killed.fit_.theta.tobytes() == here.fit_.theta.tobytes()
+        with pytest.raises(ClusterError, match=r"scheduler was lost.* has the state after 3 iterations"):
+            ff.CRFTagger("FL", tol=1e-7).fit(
+                files, backend=client, checkpoint=ff.Checkpoint(state, every=0),
+                progress=at(3, lambda: scheduler.send(signal.SIGKILL)),
+            )  # fmt: skip
+    rest = ff.CRFTagger("FL", tol=1e-7).fit(files, checkpoint=ff.Checkpoint(state, resume=True))
+    assert rest.fit_.theta.tobytes() == here.fit_.theta.tobytes()
+
+
 def test_a_lost_scheduler_leaves_a_checkpoint(samples, tmp_path):
     from tests.shards.cluster_processes import processes
 

@@ -30,7 +30,7 @@ class _held_interrupts:  # noqa: N801, a block
         self.pressed = True
 
     def __exit__(self, *_: object) -> None:
-        import _signal  # type: ignore[import-not-found]
+        import _signal
 
         if self.restored is not None:
             _signal.signal(_signal.SIGINT, self.restored)
