@@ -188,11 +188,11 @@ def _resume(path, policy):
     from fieldfit.optim.solution import DEFAULT_TOL
 
     first, second, settings = _first_stage(policy)
-    kept = ff.Checkpoint(path, resume=True)
-    if second is not None:
+    if second is None:
+        solve(first.needed, dataclasses.replace(settings, checkpoint=ff.Checkpoint(path, resume=True)))
+    else:
         kept = StageCheckpoint(path, resume=True, estimator=policy)
-    solve(first.needed, dataclasses.replace(settings, checkpoint=kept))
-    if second is not None:
+        solve(first.needed, dataclasses.replace(settings, checkpoint=kept))
         _second(first, second, dataclasses.replace(kept, second=True), DEFAULT_TOL)
 
 
@@ -201,11 +201,12 @@ def _first_stage(policy):
     """The fit of the first stage, the second stage, and the settings of the first."""
     from fieldfit.api.solve import Settings, solve
     from fieldfit.optim.solution import DEFAULT_TOL
-    from fieldfit.refinement.staged import as_estimator
+    from fieldfit.refinement.staged import Staged, as_estimator
 
     machine, x = _samples()
     fit = ff.fit(machine, x, "PL1", method="lbfgs", check_drift=False)
-    second = as_estimator(policy).second if policy in STAGED else None
+    estimator = as_estimator(policy)
+    second = estimator.second if isinstance(estimator, Staged) else None
     starts = second is not None and second.only_starts
     settings = Settings("lbfgs", DEFAULT_TOL * fit.needed.scale, 1000, as_start=starts)
     solution = solve(fit.needed, settings)
