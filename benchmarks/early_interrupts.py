@@ -63,6 +63,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--page", type=Path, help="page for the counts, between its marks, as docs/scaling.md")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let programs in the background ignore Ctrl-C
     folder = Path(sys.executable).parent
     lines = []
     with tempfile.TemporaryDirectory() as place:

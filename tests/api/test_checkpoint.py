@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest

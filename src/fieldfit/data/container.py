@@ -369,7 +369,7 @@ class _Reader:
         declared = f"{dtype.name} of shape {shape}, as its header declares"
         if info.file_size != len(preamble) + n_bytes:
             self.fail(f"its member {info.filename!r} has {info.file_size} bytes and is not {declared}")
-        if info.compress_type == zipfile.ZIP_DEFLATED and info.file_size > _CHUNK:
+        if info.compress_type == zipfile.ZIP_DEFLATED and info.file_size > _BYTES_AT_A_TIME:
             # Count what is really there (and check the CRC) before memory is taken for it.
             with archive.open(info) as file:
                 real = sum(len(chunk) for chunk in iter(lambda: file.read(_BYTES_AT_A_TIME), b""))
