@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def stopping_at(iteration):
     return tell
 
 
-TAGGERS = [
+TAGGERS: list[dict[str, Any]] = [
     {"policy": "FL"},
     {"policy": "PL1@0.5 + 0.3*FL@0.5", "random_state": 3},
     {"policy": "PL1", "l1": 0.5, "sigma2": 5.0},
@@ -133,7 +134,7 @@ def test_tables_and_graphs(tmp_path):
 
     covariates = np.linspace(-1, 1, 36)[:, None]
     labels = (np.random.default_rng(0).random(36) < 0.5 + 0.4 * covariates[:, 0]).astype(int)
-    graph = {"grid": (6, 6), "sigma2": 10.0}
+    graph: dict[str, Any] = {"grid": (6, 6), "sigma2": 10.0}
     best = ff.GraphCRF(**graph).fit(covariates, labels)
     with pytest.warns(ff.types.ConvergenceWarning):
         ff.GraphCRF(**graph, max_iter=1).fit(covariates, labels, checkpoint=tmp_path / "graph")
