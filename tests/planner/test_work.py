@@ -164,3 +164,23 @@ def test_each_family_is_fitted_for_its_own_number_of_evaluations():
         found[text] = steps
     # PL1 has a preconditioner, FL takes many Hessian products.
     assert found["FL"].count > 2 * found["PL1"].count
+
+
+def test_a_long_sum_is_priced_as_it_was_timed():
+    from fieldfit.models.work import TimedSum
+    from fieldfit.policies.laws.base import Share
+
+    class Counted:
+        def __init__(self, tasks):
+            self.tasks = tasks
+
+        def work(self, share):
+            return {"call": 1.0, "eliminate1": 1e6, "setup_map": 5.0, "elimination_tasks": self.tasks}
+
+    share = Share(1.0, 1.0)
+    rates = calibrating.Calibration({"call": 1e-3, "eliminate1": 1e-9, "setup_map": 1e-3, "seconds": 1.0}, 0.0, "")
+    work = TimedSum(Counted(1.0), 0.06).work(share)
+    assert rates.evaluation_seconds(work) == pytest.approx(0.061)
+    assert rates.setup_seconds(work) == pytest.approx(0.005)
+    several = Counted(4.0)
+    assert TimedSum(several, 0.06).work(share) == several.work(share)

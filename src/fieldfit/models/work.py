@@ -109,6 +109,24 @@ class TimedWork:
         return {"call": 1.0, "seconds": self.evaluation.at(samples), "setup_seconds": setup}
 
 
+@dataclass(frozen=True)
+class TimedSum:
+    """A family with one sum for all samples, counted but for its evaluation, which took ``seconds``.
+
+    An entry of a table of half a million takes longer than one of the small tables that rates come from.
+    """
+
+    counted: FamilyWork
+    seconds: float
+
+    def work(self, share: Share) -> Work:
+        """The same as counted where there are several sums, as with missing values."""
+        work = self.counted.work(share)
+        if work.get(TASKS[1], 1.0) > 1.0:
+            return work
+        return {kind: amount for kind, amount in work.items() if kind not in ELIMINATION} | {"seconds": self.seconds}
+
+
 #: Whether the thread's CPU clock is fine enough to time an evaluation.
 _FINE = hasattr(time, "thread_time") and time.get_clock_info("thread_time").resolution <= 1e-6
 

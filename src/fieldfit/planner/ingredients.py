@@ -18,8 +18,8 @@ import numpy as np
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
-from fieldfit.models.work import FamilyWork, clock, least_seconds
-from fieldfit.planner.convergence import Steps, steps_of, usual_steps
+from fieldfit.models.work import FamilyWork, TimedSum, clock, least_seconds
+from fieldfit.planner.convergence import SHORT, Steps, steps_of, usual_steps
 from fieldfit.planner.costs import TIMED_PASSES, timed_work
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
 from fieldfit.planner.request import Allowance, Request
@@ -38,6 +38,8 @@ from fieldfit.variance.moments import expected_problem
 _FEWEST_TRIAL_STEPS, _USUAL_TRIAL_STEPS = 6, 40
 #: Share of the remaining time for the timing of a family of sequences, and for the trial fit of a family.
 _TIMING_SHARE, _FIT_SHARE = 0.2, 0.07
+#: Seconds of an evaluation from which that of a single sum over all states is taken as it was timed.
+_LONG = 0.005
 #: Evaluations that take as long as the noise of a law whose mean over Z is known: draws, compiled, and their scores.
 _NOISE_PASSES = 8.0
 #: Multiply–adds for each ingredient in units of r³, for products of dense moments and for inverses in the search; and
@@ -235,14 +237,18 @@ class Builder:
         if request.target.seconds is not None:
             # One component of a joint field has one sum for all samples.
             each = evaluation if bound.families[0].size == 1 else evaluation * pilot.fewer.n / rows.n
-            allowed = min(2 * max(_USUAL_TRIAL_STEPS, pilot.steps.count) * each, _FIT_SHARE * (left - moments))
+            enough = max(2 * max(_USUAL_TRIAL_STEPS, pilot.steps.count) * each, 2 * SHORT)
+            allowed = min(enough, _FIT_SHARE * (left - moments))
             deadline = clock() + allowed
             if steps is None and allowed < _FEWEST_TRIAL_STEPS * each and not is_pilot:
-                steps = usual_steps(model.n_parameters).times(pilot.scaling)
+                usual = usual_steps(model.n_parameters).times(pilot.scaling)
+                steps = pilot.steps if self._takes_as_many(bound, fitted) else usual
         if is_pilot and self._fitted is pilot.fewer:
             steps = pilot.steps.times(pilot.scaling)
         works = [
-            FitWork(self._works(bound, fitted, dataset), steps or self._steps(law, fitted, weight, deadline))
+            FitWork(
+                self._works(bound, fitted, dataset, evaluation), steps or self._steps(law, fitted, weight, deadline)
+            )
             for dataset, weight in self._samples
         ]
         if len(bound.families) == 1 and _mean_weights(bound) == [1.0]:
@@ -296,13 +302,27 @@ class Builder:
             deadline=deadline,
         )  # fmt: skip
         # A fit that was stopped early says less than PL1 does, which no family of sequences undercuts by much.
-        if not steps.converged and pilot.fewer is not pilot.rows:
+        alike = pilot.fewer is not pilot.rows or self._takes_as_many(
+            Policy((law,)).bind(model.structure(rows)), problem
+        )
+        if not steps.converged and alike:
             least, most = pilot.steps.count, 3 * pilot.steps.count
             steps = steps.times(min(max(steps.count, least), most) / max(steps.count, 1))
         return steps.times(pilot.scaling)
 
-    def _works(self, bound: BoundPolicy, problem: Problem, dataset: Dataset) -> tuple[FamilyWork, ...]:
-        """The work of each family on all samples."""
+    def _takes_as_many(self, bound: BoundPolicy, problem: Problem) -> bool:
+        """Whether a fit takes about as many evaluations as PL1: another composite likelihood with its preconditioner.
+
+        PL1, PL2 and PL3 of 24 variables take 14, 16 and 18.
+        """
+        precision = self.request.precision
+        weak = np.zeros(problem.n_parameters) if precision is None else precision
+        return bound.families[0].size != 1 and problem.preconditioner(self.pilot.theta, weak) is not None
+
+    def _works(
+        self, bound: BoundPolicy, problem: Problem, dataset: Dataset, evaluation: float
+    ) -> tuple[FamilyWork, ...]:
+        """The work of each family on all samples; ``evaluation`` are the seconds of one on the plan's."""
         model, count, theta = self.request.model, self.rows.n, self.pilot.theta
         works = []
         for family in bound.families:
@@ -310,6 +330,8 @@ class Builder:
             if len(bound.families) > 1:
                 alone = model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
             work = alone.family_work(family, dataset)
+            if work is not None and family.size == 1 == len(bound.families) and evaluation > _LONG:
+                work = TimedSum(work, evaluation)
             if work is None and self.request.target.seconds is not None:
                 each = least_seconds(partial(alone.value_grad, theta), 1) / count
                 rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
