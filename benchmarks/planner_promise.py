@@ -47,6 +47,8 @@ GRID = ("PL1", "PL2", "PL3", "FL", "Partition(2)", "Partition(3)", "0.1*PL1/row"
 CHAIN_GRID = ("PL1", "PL2", "PL3", "FL", "0.1*PL1/sentence", "0.3*PL1/sentence", "0.6*PL1", "0.3*FL/sentence",
               "0.6*FL/sentence", "PL1 + 0.3*FL@0.3", "PL1 + 0.3*PL2@0.3", "0.5*PL2", "PL1 >> FL",
               "0.3*PL1/sentence >> FL", "0.1*PL1/sentence >> FL")  # fmt: skip
+#: Refined policies whose exact variance is compared with that of others, and joint states up to which it is.
+EXACT, OTHERS, MOST_LISTED = ("PL1 >> optimal(1)", "PL1 >> optimal(2)"), ("PL1", "PL2", "FL"), 1 << 17
 #: Policies that have a name in the picture, besides the recommended ones.
 NAMED = ("PL1", "FL", "PL2", "Partition(2)", "0.3*PL1/row", "PL1 >> optimal(1)", "PL1 >> optimal(2)", "PL1 >> FL")
 #: Budgets as multiples of what a fit by PL1 costs.
@@ -169,7 +171,9 @@ def replicate(
     errors, times = np.full((2, len(used), replications), np.nan)
     for replication in range(replications):
         lines = []
-        for place, policy in enumerate(used):
+        # In random order: a fit after a long one, or the first one to new samples, finds its data in no cache.
+        for place in np.random.default_rng(replication).permutation(len(used)).tolist():
+            policy = used[place]
             if (policy, replication) not in known:
                 found, seconds = timed_fit(case, replication, policy)
                 away = found - case.theta
@@ -225,11 +229,28 @@ def check(
                      float(deviation[place]), best.variance * scale, ", ".join(beaten) or "no"))  # fmt: skip
     picture = {"name": case.name, "policies": policies, "median": median, "mean": mean, "deviation": deviation,
                "best": [own.best for unit, _, own in asked if unit == "seconds"]}  # fmt: skip
+    picture["exact"] = exact_gain(case, flops_of(plan, case))
     for unit, cost in (("seconds", median), ("FLOPs", flops)):
         picture[f"gain in {unit}"] = gain_of_refined(policies, cost, errors)
     if slow:
         print(f"{case.name}: slower than {SLOW:g} s and left out: {', '.join(slow)}")
     return rows, lost, picture
+
+
+def exact_gain(case: Case | ChainCase, flops: Callable[[str], float]) -> str:
+    """The exact variance of refined policies and of the best others that cost no more FLOPs, where states can be listed."""
+    if isinstance(case, ChainCase) or case.model.n_states > MOST_LISTED:
+        return ""
+
+    def variance(policy: str) -> float:
+        return ff.asymptotics(case.model, case.theta, policy).efficiency("root")
+
+    lines = []
+    for refined in EXACT:
+        others = [policy for policy in OTHERS if flops(policy) <= flops(refined)]
+        best = min(others, key=variance)
+        lines.append(f"{refined} {variance(refined):.4f}, {best} {variance(best):.4f}")
+    return f"exact det^(1/r), and of the best of {', '.join(OTHERS)} within its FLOPs: {'; '.join(lines)}"
 
 
 def flops_of(plan: ff.Plan, case: Case | ChainCase) -> Callable[[str], float]:
@@ -340,6 +361,8 @@ def main() -> None:
             gain = picture[f"gain in {unit}"]
             said = "no refined policy is below" if gain is None else f"{gain[0]} has {gain[1]:.3f} times the error of"
             print(f"in {unit} {said} the frontier of the others")
+        if picture["exact"]:
+            print(picture["exact"])
         print(flush=True)
         if options.out is not None:
             draw(pictures, options.out)

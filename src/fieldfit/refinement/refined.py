@@ -65,7 +65,8 @@ class Account:
             text.append(self.message)
         if self.accepted and not math.isnan(self.predicted):
             text.append(
-                f"predicted variance relative to maximum likelihood: {self.predicted:.3f} (first stage {self.first:.3f})"
+                "predicted variance relative to maximum likelihood, tr(I·covariance)/r: "
+                f"{self.predicted:.3f} (first stage {self.first:.3f})"
             )
         return text
 
