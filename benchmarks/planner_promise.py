@@ -318,6 +318,8 @@ def draw(pictures: list[dict[str, Any]], folder: Path) -> None:
                 axis.set_minor_formatter(lambda value, _: "")
             ticks = [t for t in (0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6, 10, 15) if 0.93 * low <= t <= 1.1 * high]
             place.set_yticks(ticks)
+            left, right = place.get_xlim()
+            place.set_xticks([t for t in (2, 3, 4, 6, 8, 10, 20, 30, 50, 100, 200, 300) if left <= t <= right])
         drawing.tight_layout()
         for own, place in zip(pictures, axes.ravel(), strict=False):
             points = list(zip(own["policies"], 1e3 * own["median"], own["mean"], strict=True))
