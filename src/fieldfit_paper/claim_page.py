@@ -81,8 +81,8 @@ REVISED = (
     "(before: 'undecided'). Rules of an earlier page were changed as well when its results were known: "
     "Figure 4's train rows (all λ, not only λ = 1), 'minor' of the CRF's win-win, 'varies widely' of Figure 13, and those "
     "of Figures 9, 15 and 21, whose rows are newer: a trade-off must exceed 3%, and λ = 1 does not count in Figure 21. "
-    "With rules unchanged, the rows of the sentiment set have a second reading now, and that of Section 7 has more chains "
-    "and more λ."
+    "With rules unchanged, the rows of the sentiment set have a second reading now, and that of Section 7 has more chains, "
+    "more λ and more seeds (before: one seed, 'agrees')."
 )
 MOST_NAMED = 3  # experiments that the summary names
 COLUMNS = ("where", "the paper", "measured", "verdict", "why")
@@ -172,7 +172,10 @@ def markdown(sections: Sequence[Section], scale: str, made: str, folder: str = "
     how = how or How(HOW)
     rows = [row for section in sections for row in section.rows]
     lines = [f"# {TITLE}", "", summary(sections), "", *_markdown_table(_count_columns(), _count_cells(rows)), ""]
-    lines += [f"Written by `fieldfit reproduce report --scale {scale}`; all numbers are computed. {made}", ""]
+    lines += [
+        f"Written by `fieldfit reproduce report --scale {scale}`; all numbers under 'measured' are computed. {made}",
+        "",
+    ]
     lines += [f"{_scale_text(scale)} {NOTE}", "", f"**Rules changed afterwards.** {REVISED}", ""]
     for section in sections:
         lines += [f"## {section.title}", "", *_markdown_table(COLUMNS, [_cells(row) for row in section.rows]), ""]
