@@ -7,8 +7,9 @@ form and leaves the page alone). What a part has printed is kept in .bench, and 
 fails, or a run that is interrupted, loses nothing, and the next call goes on with what is missing at this commit. `--fresh`
 starts anew. Parts that take long, or need peers that are not installed here, run by name only: `BY_NAME_ONLY`.
 
-Ratios are numbers after "ratio" or before "times". Each stands beside the one of the committed page, and one whose best
-run has fallen to less than 0.8 of that is marked, so that a slow-down is seen. Peers have an environment of their own
+Ratios are numbers after "ratio" or before "times". Each stands beside the one of the committed page (by the label of its
+line where a short form prints fewer), and one whose best run has fallen to less than 0.8 of that is marked, so that a
+slow-down is seen. Peers have an environment of their own
 (peers.py). `--render` runs nothing: it writes the page again from the outputs on it, with the titles and notes of
 sections.py. Nothing else is on the page, which a test checks. Run the benchmarks on a quiet machine: the load before each
 part is on the page.
@@ -58,6 +59,8 @@ _SPREAD = "Over"
 _PARTS = re.compile(
     rf"`(python [^`]+)` \((.*)\)\n[\s\S]*?```text\n([\s\S]*?)\n```\n((?:\n{_SPREAD} [0-9]+ runs.*\n)?)"
 )
+#: Ends the label of a line.
+_LABEL = re.compile(r":? {2,}|: | \(")
 _RATIO = re.compile(r"ratio:?\s+(?:p50 )?([0-9.]+)|([0-9.]+) times")
 
 
@@ -100,18 +103,43 @@ def spreads(outputs: list[str]) -> list[tuple[float, float, float]]:
     runs = [ratios(output) for output in outputs]
     if len({len(run) for run in runs}) != 1:
         return []
-    return [(statistics.median(column), min(column), max(column)) for column in zip(*runs, strict=True)]
+    return [_spread(list(column)) for column in zip(*runs, strict=True)]
+
+
+def _spread(values: list[float]) -> tuple[float, float, float]:
+    return statistics.median(values), min(values), max(values)
+
+
+def labelled(text: str) -> dict[tuple[str, str, int], float]:
+    """The ratios by the label of their line, that of the last line that is not indented, and their number in the line."""
+    found: dict[tuple[str, str, int], float] = {}
+    heading = ""
+    for line in text.splitlines():
+        label = _LABEL.split(line.strip(), maxsplit=1)[0]
+        heading = heading if line.startswith(" ") else label
+        for place, ratio in enumerate(ratios(line)):
+            found.setdefault((heading, label, place), ratio)
+    return found
 
 
 def compare(before: str, outputs: list[str]) -> list[str]:
-    """A line for each ratio with the one at the same place of the page; none where the places have changed."""
-    old, new = ratios(before.partition(f"\n{_SPREAD} ")[0]), spreads(outputs)
-    if len(old) != len(new):
-        return [f"{len(new)} ratios, the committed page has {len(old)}: not compared"] if old else []
-    return [
-        f"ratio {middle:g} ({low:g} to {high:g}), committed {a:g}{'   SLOWER' if high < FALLEN * a else ''}"
-        for a, (middle, low, high) in zip(old, new, strict=True)
-    ]
+    """A line for each ratio with the one of the page: at the same place, or with the same labels where places differ."""
+    page = before.partition(f"\n{_SPREAD} ")[0]
+    old, new = ratios(page), spreads(outputs)
+    if len(old) == len(new):
+        return [_beside(a, spread) for a, spread in zip(old, new, strict=True)]
+    committed, runs = labelled(page), [labelled(output) for output in outputs]
+    common = [key for key in runs[0] if key in committed and all(key in run for run in runs)]
+    lines = [f"{key[1]}: {_beside(committed[key], _spread([run[key] for run in runs]))}" for key in common]
+    if old and len(common) < len(new):
+        lines.append(f"{len(new) - len(common)} of {len(new)} ratios are not on the committed page")
+    return lines
+
+
+def _beside(committed: float, spread: tuple[float, float, float]) -> str:
+    middle, low, high = spread
+    fallen = "   SLOWER" if high < FALLEN * committed else ""
+    return f"ratio {middle:g} ({low:g} to {high:g}), committed {committed:g}{fallen}"
 
 
 def spread_line(outputs: list[str]) -> str:

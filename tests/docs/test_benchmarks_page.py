@@ -63,3 +63,26 @@ def test_a_block_says_when_and_at_which_commit_it_was_run(write_page):
     assert re.search(r"\(20[0-9]{2}-[0-9]{2}-[0-9]{2}, commit 01234567, .*load [0-9.]+", part)
     page = write_page.whole_page({"grids": part})
     assert write_page.rendered(page) == page
+
+
+def test_short_forms_are_compared_by_the_labels_of_their_lines(write_page):
+    before = """note, 3 times
+A, all pairs: 100 tokens
+  above the sentences: ours 3 MB: ratio 9.0
+B: 50 tokens
+  above the sentences: ours 2 MB: ratio 2.0
+C (load 3.1)
+  chain     one thread 3 ms: ratio 4.0 (3.9 to 4.1)
+"""
+    short = """B: 50 tokens
+  above the sentences: ours 2 MB: ratio {}
+C (load 9.0)
+  chain   one thread 9 ms: ratio {}
+D: ratio 7
+"""
+    lines = write_page.compare(before, [short.format(1.9, 3.0), short.format(2.1, 3.1)])
+    assert lines == [
+        "above the sentences: ratio 2 (1.9 to 2.1), committed 2",
+        "chain: ratio 3.05 (3 to 3.1), committed 4   SLOWER",
+        "1 of 3 ratios are not on the committed page",
+    ]
