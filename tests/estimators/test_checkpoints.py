@@ -44,6 +44,7 @@ TAGGERS: list[dict[str, Any]] = [
     {"policy": "FL"},
     {"policy": "PL1@0.5 + 0.3*FL@0.5", "random_state": 3},
     {"policy": "PL1", "l1": 0.5, "sigma2": 5.0},
+    {"policy": "FL", "l1": 4.0, "sigma2": None, "all_pairs": True},
     {"policy": "FL", "order": 2},
     {"policy": "FL", "method": "newton"},
 ]
