@@ -346,14 +346,14 @@ def plot_influence(fit: StandardErrors, k: int = 10, ax: Axes | None = None, *, 
     %(fit)s
     >>> fit.plot_influence(3).figure.savefig("influence.png")
     """
-    from fieldfit.report.influence import plot_influence as draw
+    from fieldfit.report.influence import draw_influence
 
     k = checked_number(k)
     table = distances(fit, parameters)
     axis = f"Cook's distance over {'all' if parameters is None else 'the selected'} parameters"
     if table.columns[0] == "displacement":
         axis = "displacement: 2 × loss of the objective\nwithout the sample"
-    return draw(table, k, axis=axis, ax=ax)
+    return draw_influence(table, k, axis=axis, ax=ax)
 
 
 def _weighted_scores(fit: StandardErrors) -> Iterator[FloatArray]:

@@ -22,7 +22,7 @@ class Keeper(Protocol):
         """Called after each iteration, and at the end (``last``); ``state()`` is computed only where it is kept."""
 
 
-class Rule(Protocol):
+class StoppingRule(Protocol):
     """Something that may stop a descent and remembers what it has seen."""
 
     def state(self, iteration: int) -> State:
@@ -35,7 +35,7 @@ class Rule(Protocol):
 class JudgedKeeper:
     """Keeps the state of a descent together with that of a rule that may stop it."""
 
-    def __init__(self, keeper: Keeper, rule: Rule) -> None:
+    def __init__(self, keeper: Keeper, rule: StoppingRule) -> None:
         self._keeper, self._rule = keeper, rule
         if keeper.saved is not None:
             rule.take_state(keeper.saved)

@@ -90,7 +90,7 @@ def plot_lam(plan: Plan) -> Figure:
     return draw_panels(rows, width=3.9, height=3.4)
 
 
-def frontier(plan: Plan) -> tuple[list[FrontierPoint], tuple[str, str], float | None]:
+def plan_frontier(plan: Plan) -> tuple[list[FrontierPoint], tuple[str, str], float | None]:
     """For pictures: the policies as points, the names of the axes, and what is left of the budget after the pilot."""
     points = [
         FrontierPoint(
@@ -124,7 +124,7 @@ def plot(plan: Plan) -> Figure:
     %(example)s
     >>> plan.plot().savefig("frontier.png")
     """
-    points, labels, left = frontier(plan)
+    points, labels, left = plan_frontier(plan)
     return draw_frontier(points, plan.edge, plan.best, *labels, budget=left, floor=plan.floor)
 
 
@@ -180,7 +180,7 @@ def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
     page.paragraph(recommendation)
     with one_blas_thread():
         mixtures = mixture_tables(plan.survey)
-    points, labels, left = frontier(plan)
+    points, labels, left = plan_frontier(plan)
     add_frontier(
         page,
         points,

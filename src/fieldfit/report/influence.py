@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MOST_STEMS, _MOST_VECTORS = 600, 2_000
 
 
-def plot_influence(
+def draw_influence(
     table: pd.DataFrame, k: int = 10, *, axis: str = "Cook's distance", ax: Axes | None = None
 ) -> Axes:
     """Draw the distance of every sample and name the ``k`` largest.
