@@ -62,7 +62,7 @@ SCALES = {
     "small": Scale(
         (0.1, 0.5, 1.0), (0.0, 0.05, 0.4, 1.0), (0.1, 0.4, 0.7, 1.0), 2, {"sums": 2, "means": 2}, 30, 150, 40, 1
     ),
-    "paper": Scale(_TENTHS, (0.0, 0.02, 0.05, *_TENTHS), _TENTHS, 5, {"sums": 10, "means": 10}, 100, None, 0, 2),
+    "paper": Scale(_TENTHS, (0.0, 0.02, 0.05, *_TENTHS), _TENTHS, 5, {"sums": 100, "means": 10}, 100, None, 0, 2),
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fieldfit.report.figures import ACCENT, BLUE, MUTED, draw_grid
 from fieldfit.report.panels import COLOURS, lower_left
-from fieldfit.types import FloatArray
+from fieldfit.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -262,7 +262,10 @@ class TradeOffPanel(Drawable):
                 best = lower_left(cloud.x, cloud.y)
                 x, y = np.append(cloud.x[best], np.max(cloud.x)), np.append(cloud.y[best], np.min(cloud.y))
                 axes.step(x, y, where="post", color=colour, linewidth=1.2)
-                axes.plot(cloud.x[best], cloud.y[best], mark, color=colour, markersize=4.5, label=cloud.label)
+                x, y = cloud.x[best], cloud.y[best]
+                # Marks in the frame are drawn whole, also at its edge.
+                shown = _inside(x, self.x_range) & _inside(y, self.y_range)
+                axes.plot(x[shown], y[shown], mark, color=colour, markersize=4.5, label=cloud.label, clip_on=False)
         x = np.concatenate([cloud.x for cloud in self.clouds])
         y = np.concatenate([cloud.y for cloud in self.clouds])
         edge = lower_left(x, y)
@@ -387,6 +390,11 @@ class BarPanel(Drawable):
         for place, value in zip(places, self.values.tolist(), strict=True):
             axes.text(value + 0.01 * largest, place, f"{value:,.0f}", va="center", fontsize=7)
         _frame(axes, self.title, self.x_label, "")
+
+
+def _inside(values: FloatArray, ends: tuple[float, float] | None) -> BoolArray:
+    """Which values lie in a range; all do if there is none."""
+    return np.ones(len(values), dtype=bool) if ends is None else (values >= ends[0]) & (values <= ends[1])
 
 
 def _colour_and_mark(label: str, number: int, ordered: Sequence[str]) -> tuple[str, str]:
