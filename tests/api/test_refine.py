@@ -244,6 +244,29 @@ def test_conditional_fields_and_tables() -> None:
     np.testing.assert_allclose(refined.standard_errors("model"), best.standard_errors("model"), rtol=0.1)
 
 
+def test_the_model_is_tested_where_the_first_estimate_was_kept(monkeypatch) -> None:
+    """To first order J does not depend on the estimate at which it is computed."""
+    x = data(CHAIN, THETA, 20_000, 1)
+    refined = ff.fit(CHAIN, x, "PL1 >> optimal(1)")
+    monkeypatch.setattr("fieldfit.refinement.optimal.is_worse", lambda *_: True)
+    kept = ff.fit(CHAIN, x, "PL1 >> optimal(1)")
+    assert refined.refined
+    assert not kept.refined
+    assert np.abs(kept.theta - refined.theta).max() > 1e-3
+    one, other = refined.specification_test(), kept.specification_test()
+    assert one.degrees_of_freedom == other.degrees_of_freedom > 0
+    assert one.statistic == pytest.approx(other.statistic, rel=0.05)
+    monkeypatch.undo()
+    theta = np.random.default_rng(3).normal(size=15) * 0.5
+    y = data(ff.BoltzmannMachine(5, states=(-1, 1), biases=True), theta, 1000, 3)
+    wrong = ff.fit(
+        ff.BoltzmannMachine(5, [(k, k + 1) for k in range(4)], biases=True, states=(-1, 1)), y, "PL1 >> optimal"
+    )
+    assert not wrong.refined
+    assert wrong.specification_test().rejects
+    assert "do not agree with one model" in wrong.summary()
+
+
 def test_refused_with_a_sentence() -> None:
     x = data(CHAIN, THETA, 200, 0)
     fit = ff.fit(CHAIN, x, "PL1 >> optimal(1)")

@@ -130,10 +130,6 @@ class Fit(StandardErrors):
         >>> fit.specification_test().degrees_of_freedom
         6
         """
-        if self.refinement is not None and not self.refined:
-            raise PolicyError(
-                f"'{self.estimator}' kept its first stage's estimate, so there is nothing to test: fit.summary() says why."
-            )
         if self.refinement is None:
             raise PolicyError(
                 f"'{self.estimator}' has as many estimating functions as parameters, so there is nothing to test. Refine "

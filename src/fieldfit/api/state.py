@@ -334,7 +334,7 @@ class FitState:
     @property
     def testable(self) -> bool:
         """Whether Hansen's test is available: dense weights, several independent samples and no penalty."""
-        if not self.refined or self.refinement is None or self.penalised:
+        if self.refinement is None or self.penalised:
             return False
         if self.size.groups is not None or self.size.single:
             return False

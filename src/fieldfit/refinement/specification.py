@@ -1,11 +1,12 @@
 """Hansen's J: do the conditional distributions agree with one model?
 
-At the refined estimate ḡ(θ̂) = Q ḡ(θ₀) to first order, with Q = I − D(AD)⁻¹A, so
+With Q = I − D(AD)⁻¹A, Q ḡ(θ̂) = Q ḡ(θ₀) to first order for every estimate near θ₀, since QD = 0, so
 
-    J = n ḡᵀ (Q V Qᵀ)⁺ ḡ
+    J = n ḡᵀQᵀ (Q V Qᵀ)⁺ Q ḡ
 
-is χ² distributed if the model is right, with the rank of QVQᵀ as degrees of freedom, for any weights A. Directions in which
-QVQᵀ has eigenvalues near 0 (relative to conditions of variance 1) are left out: there V is not known accurately enough.
+is χ² distributed if the model is right, with the rank of QVQᵀ as degrees of freedom, for any weights A. At the refined
+estimate Aḡ = 0 and Qḡ = ḡ. Where the first stage's estimate was kept, J is computed there. Directions in which QVQᵀ has
+eigenvalues near 0 (relative to conditions of variance 1) are left out: there V is not known accurately enough.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class SpecificationTest:
 def hansen_test(
     mean: FloatArray, matrix: FloatArray, halves: Sequence[ScoreMoments], n: float, source: str
 ) -> SpecificationTest:
-    """J from ḡ(θ̂) (p,), the weights A (r, p) and the moments at θ̂; ``n`` is the effective number of samples.
+    """J from ḡ (p,) at an estimate, the weights A (r, p) and the moments there; ``n`` is the effective number of samples.
 
     ``halves`` are the moments of two halves of the draws, or the exact moments alone. The inverse of a covariance from
     draws is too large. How much is seen with one half in the units of the other, where the mean square should be 1; all
@@ -113,7 +114,8 @@ def hansen_test(
     covariance = _remaining(matrix, moments, scale)
     units = _units(covariance, exact=moments.draws is None)
     freedom = units.shape[1]
-    statistic = float(n * np.sum((units.T @ (mean * scale)) ** 2))
+    remaining = mean - moments.K @ (bread_inverse(matrix @ moments.K) @ (matrix @ mean))
+    statistic = float(n * np.sum((units.T @ (remaining * scale)) ** 2))
     if len(halves) == 2 and freedom:
         first, second = (_remaining(matrix, half, scale) for half in halves)
         excess = np.mean([_mean_square(first, second), _mean_square(second, first)]) - 1.0
