@@ -165,7 +165,7 @@ def field_rows(staged: Staged, setting: PlanSetting) -> tuple[FieldModel, Table]
     except FieldfitError:
         raise SkippedError(f"{staged}: skipped, it is for fields with the same variables in every sample.") from None
     if rows.has_missing:
-        raise SkippedError(f"{staged}: skipped, it needs complete samples.")
+        raise SkippedError(f"{staged}: skipped, it needs complete samples, and some values are missing.", usable=True)
     return model, rows
 
 
