@@ -407,7 +407,7 @@ def test_uai_files_give_a_model_and_its_parameters(tmp_path):
     assert model.marginals(theta)[0][0] == pytest.approx(3 / 15)
 
 
-def test_conditional_and_evidence():
+def test_conditional_and_given_states():
     theta = THETA
     logs = MODEL.conditional(theta, [[0, 1, None, 1]], [0], [1])
     both = MODEL.conditional(theta, [[0, 1, None, None]], [0, 1]) - MODEL.conditional(theta, [[0, 1, 0, 0]], [1])
@@ -434,7 +434,7 @@ def test_gibbs_draws_follow_the_law():
     draws = MODEL.sample(THETA, 6_000, 1, method="gibbs").values
     exact = np.array([vector[1] for vector in MODEL.marginals(THETA)])
     assert np.abs(draws.mean(axis=0) - exact).max() < 8 * np.sqrt(0.25 / 6_000)
-    held = MODEL.sample(THETA, 50, 1, method="gibbs", evidence={"x2": 1}).values
+    held = MODEL.sample(THETA, 50, 1, method="gibbs", given={"x2": 1}).values
     assert (held[:, 2] == 1).all()
 
 

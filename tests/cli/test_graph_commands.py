@@ -80,10 +80,10 @@ def test_names_three_labels_and_known_ones(run, ring, tmp_path):
     some = tmp_path / "some.csv"
     lines = nodes.read_text().splitlines()
     some.write_text("\n".join([*lines[:6], *(line.rpartition(",")[0] + "," for line in lines[6:])]) + "\n")
-    ran = run("label", saved, some, *options, "--known", "likes", "--out", out)
+    ran = run("label", saved, some, *options, "--given", "likes", "--out", out)
     assert "20 nodes, exact probabilities" in ran.err
     found = np.array([[float(row[f"p({label})"]) for label in "abc"] for row in table(out.read_text())])
-    expected = crf.predict_proba(age[:, None], known=dict(enumerate(y[:5])))
+    expected = crf.predict_proba(age[:, None], given=dict(enumerate(y[:5])))
     np.testing.assert_allclose(found, expected, atol=1e-6)
     document = run("label", saved, nodes, *options, "--json").json
     assert document["exact"] is True

@@ -228,7 +228,7 @@ def test_theta_of_the_wrong_length_or_content(refused):
     assert "--model is 'isng'" in refused("theory", "PL1", "--model", "isng")
 
 
-def test_bad_evidence_and_level(refused, saved):
+def test_bad_given_states_and_level(refused, saved):
     assert "does not name a variable" in refused("sample", saved, "--given", "q=1")
     assert "the states of b are 0, 1" in refused("sample", saved, "--given", "b=7")
     assert "--level" in refused("show", saved, "--level", 2)

@@ -41,7 +41,7 @@ def test_known_neighbours_help(field):
     hidden = np.arange(0, 144, 5)
     known = {site: y[site] for site in range(144) if site % 5}
     alone = crf.predict_proba(X)[hidden, (y[hidden] == "Y").astype(int)]
-    helped = crf.predict_proba(X, known=known)[hidden, (y[hidden] == "Y").astype(int)]
+    helped = crf.predict_proba(X, given=known)[hidden, (y[hidden] == "Y").astype(int)]
     assert np.log(helped).mean() > np.log(alone).mean() + 0.05
 
 
@@ -78,9 +78,9 @@ def test_another_graph_and_three_classes():
             ff.GraphCRF(grid=(side, 3)).fit(X, y)  # type: ignore[arg-type]
     for node in (-1, 5):
         with pytest.raises(DataError, match="the nodes are the rows 0 to 4 of X"):
-            line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], known={node: 0})
-    with pytest.raises(DataError, match="known is 5; it must be a mapping"):
-        line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], known=5)  # type: ignore[arg-type]
+            line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], given={node: 0})
+    with pytest.raises(DataError, match="given is 5; it must be a mapping"):
+        line.predict_proba(X[:5], edges=[(0, 1), (1, 2)], given=5)  # type: ignore[arg-type]
 
 
 def test_draws_must_be_a_count():

@@ -60,7 +60,7 @@ def edges(content):
 
 
 def option_texts(content):
-    """What options of the command line have in them: numbers, tolerances, states, evidence, edges."""
+    """What options of the command line have in them: numbers, tolerances, states, given states, edges."""
     from fieldfit.cli import values
 
     text = content.decode("utf-8", "replace")
@@ -71,7 +71,7 @@ def option_texts(content):
         values.as_tolerance,
         values.as_theta,
         lambda text: values.as_edges(text, [str(j) for j in range(4)]) if text.startswith("grid") else None,
-        lambda text: values.as_evidence([text], ["a", "b"], [(0, 1), (0, 1)]),
+        lambda text: values.as_given([text], ["a", "b"], [(0, 1), (0, 1)]),
     )
     refused = None
     for reader in readers:

@@ -74,10 +74,10 @@ PAIRS = FactorGraph((2,) * 6, [(0, 1), (1, 2), (4, 2), (3, 4), (0, 5), (2,), (0,
 PAIR_TABLES = np.random.default_rng(4).normal(size=PAIRS.table_size)
 
 
-@pytest.mark.parametrize("evidence", [None, np.array([-1, 1, -1, -1, 0, -1])])
-def test_binary_pairwise_fields_have_the_same_draws_from_log_odds(monkeypatch, evidence):
+@pytest.mark.parametrize("given", [None, np.array([-1, 1, -1, -1, 0, -1])])
+def test_binary_pairwise_fields_have_the_same_draws_from_log_odds(monkeypatch, given):
     """The kernel of tables is the oracle: the same random numbers make the same states."""
-    arguments = {"evidence": evidence, "burn_in": 20, "thin": 3, "chains": 4}
+    arguments = {"given": given, "burn_in": 20, "thin": 3, "chains": 4}
     draws = gibbs_sample(PAIRS, PAIR_TABLES, 200, 5, **arguments)
     monkeypatch.setattr(PairwiseOdds, "of", lambda graph: None)
     np.testing.assert_array_equal(draws, gibbs_sample(PAIRS, PAIR_TABLES, 200, 5, **arguments))

@@ -166,7 +166,7 @@ class Fit(StandardErrors):
         n: int,
         random_state: int = 0,
         *,
-        evidence: object = None,
+        given: object = None,
         method: str = "auto",
         burn_in: int = BURN_IN,
         thin: int = THIN,
@@ -179,7 +179,7 @@ class Fit(StandardErrors):
             Number of samples.
         random_state : int, default: 0
             Seed.
-        evidence : dict, sequence or None, default: None
+        given : dict, sequence or None, default: None
             A mapping from variables (names or numbers) to states, or one state (None if free) for each variable. The
             other variables are drawn given these.
         method : {"auto", "exact", "gibbs"}, default: "auto"
@@ -209,7 +209,7 @@ class Fit(StandardErrors):
         field = self.model.as_field("Sampling")
         if self.runaway:
             warnings.warn(RunawayWarning(self.runaway), stacklevel=2)
-        return field.sample(self.theta, n, random_state, evidence=evidence, method=method, burn_in=burn_in, thin=thin)
+        return field.sample(self.theta, n, random_state, given=given, method=method, burn_in=burn_in, thin=thin)
 
     # --- words ------------------------------------------------------------------------------------------------------
 

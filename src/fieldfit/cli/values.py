@@ -1,4 +1,4 @@
-"""Values written as text on the command line: lists of states, θ, edges, evidence."""
+"""Values written as text on the command line: lists of states, θ, edges, given states."""
 
 from __future__ import annotations
 
@@ -159,11 +159,11 @@ def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
     return edges
 
 
-def as_evidence(items: Sequence[str], names: Sequence[str], states: Sequence[Sequence[object]]) -> Plain | None:
+def as_given(items: Sequence[str], names: Sequence[str], states: Sequence[Sequence[object]]) -> Plain | None:
     """``name=state`` items as a mapping from names to states."""
     if not items:
         return None
-    evidence: Plain = {}
+    given: Plain = {}
     for item in items:
         name, equals, text = item.rpartition("=")
         if not equals or name not in names:
@@ -172,8 +172,8 @@ def as_evidence(items: Sequence[str], names: Sequence[str], states: Sequence[Seq
         state_of_text = {str(state): state for state in states[list(names).index(name)]}
         if text not in state_of_text:
             raise ModelError(f"--given {item!r}: the states of {name} are {', '.join(state_of_text)}.")
-        evidence[name] = state_of_text[text]
-    return evidence
+        given[name] = state_of_text[text]
+    return given
 
 
 def _exists(path: Path) -> bool:

@@ -179,7 +179,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.model_.on(there.m, there.groups)
 
     def predict_proba(
-        self, X: object, *, edges: ArrayLike | None = None, known: Mapping[int, object] | None = None
+        self, X: object, *, edges: ArrayLike | None = None, given: Mapping[int, object] | None = None
     ) -> FloatArray:
         """Compute the probability of each label of each node, given all covariates.
 
@@ -191,7 +191,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Covariates of the nodes.
         edges : array_like of int of shape (n_edges, 2) or None, default: None
             Edges between the rows of X. None: those of the estimator.
-        known : dict or None, default: None
+        given : dict or None, default: None
             Labels that are known, by row of X.
 
         Returns
@@ -203,16 +203,16 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> import fieldfit as ff
         >>> X, y = [[0.1], [0.4], [0.5], [0.9]], [0, 0, 1, 1]
         >>> crf = ff.GraphCRF([(0, 1), (1, 2), (2, 3)]).fit(X, y)
-        >>> crf.predict_proba(X, known={0: 0}).round(2)[0].tolist()
+        >>> crf.predict_proba(X, given={0: 0}).round(2)[0].tolist()
         [1.0, 0.0]
         """
         model, theta = self._model(X, edges), self.fit_.theta
-        evidence = _evidence(known, model.m)
+        labels = _given_labels(given, model.m)
         with use_threads(threads_of(self.n_jobs)):
-            return node_probabilities(model, theta, evidence, self.draws, seed_from_setting(self.random_state))[0]
+            return node_probabilities(model, theta, labels, self.draws, seed_from_setting(self.random_state))[0]
 
     def predict(
-        self, X: object, *, edges: ArrayLike | None = None, known: Mapping[int, object] | None = None
+        self, X: object, *, edges: ArrayLike | None = None, given: Mapping[int, object] | None = None
     ) -> Array:
         """Predict the most probable label of each node (the largest of `predict_proba`).
 
@@ -220,7 +220,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array_like of shape (nodes, covariates)
             Covariates of the nodes.
-        edges, known
+        edges, given
             As in `predict_proba`.
 
         Returns
@@ -234,11 +234,11 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> ff.GraphCRF(sigma2=1e3).fit(X, y).predict(X).tolist()
         [0, 0, 1, 1]
         """
-        best: Array = self.predict_proba(X, edges=edges, known=known).argmax(axis=1)
+        best: Array = self.predict_proba(X, edges=edges, given=given).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_map(
-        self, X: object, *, edges: ArrayLike | None = None, known: Mapping[int, object] | None = None
+        self, X: object, *, edges: ArrayLike | None = None, given: Mapping[int, object] | None = None
     ) -> Array:
         """Find the most probable labelling of the whole graph, where it is narrow enough for that.
 
@@ -246,7 +246,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array_like of shape (nodes, covariates)
             Covariates of the nodes.
-        edges, known
+        edges, given
             As in `predict_proba`.
 
         Returns
@@ -262,36 +262,36 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         --------
         >>> import fieldfit as ff
         >>> X, y = [[0.1], [0.4], [0.5], [0.9]], [0, 0, 1, 1]
-        >>> ff.GraphCRF([(0, 1), (1, 2), (2, 3)]).fit(X, y).predict_map(X, known={3: 1}).tolist()
+        >>> ff.GraphCRF([(0, 1), (1, 2), (2, 3)]).fit(X, y).predict_map(X, given={3: 1}).tolist()
         [1, 1, 1, 1]
         """
         model = self._model(X, edges)
-        evidence = _evidence(known, model.m)
+        labels = _given_labels(given, model.m)
         with use_threads(threads_of(self.n_jobs)):
-            return model.map_state(self.fit_.theta, evidence)
+            return model.map_state(self.fit_.theta, labels)
 
 
 def node_probabilities(
-    model: TiedField, theta: FloatArray, evidence: Mapping[int, object] | None, draws: int, random_state: int
+    model: TiedField, theta: FloatArray, given: Mapping[int, object] | None, draws: int, random_state: int
 ) -> tuple[FloatArray, bool]:
     """The probability of each label of each node (m, labels), and whether it is exact or a share of Gibbs draws."""
     try:
-        return np.stack(model.marginals(theta, evidence)), True
+        return np.stack(model.marginals(theta, given)), True
     except WidthError:
-        drawn = model.sample(theta, draws, random_state, evidence=evidence, method="gibbs").codes
+        drawn = model.sample(theta, draws, random_state, given=given, method="gibbs").codes
     return np.stack([(drawn == code).mean(axis=0) for code in range(model.n_labels)], axis=1), False
 
 
-def _evidence(known: Mapping[int, object] | None, nodes: int) -> dict[int, object] | None:
-    """The known labels by number of the node; DataError for a node that is not there."""
-    if known is None:
+def _given_labels(given: Mapping[int, object] | None, nodes: int) -> dict[int, object] | None:
+    """The given labels by number of the node; DataError for a node that is not there."""
+    if given is None:
         return None
-    if not isinstance(known, Mapping):
-        raise DataError(f"known is {known!r:.80}; it must be a mapping from rows of X to labels, such as {{0: 1}}.")
-    for node in known:
+    if not isinstance(given, Mapping):
+        raise DataError(f"given is {given!r:.80}; it must be a mapping from rows of X to labels, such as {{0: 1}}.")
+    for node in given:
         if not isinstance(node, int | np.integer) or not 0 <= node < nodes:
-            raise DataError(f"known has a label for {node!r}; the nodes are the rows 0 to {nodes - 1} of X.")
-    return {int(node): _plain(label) for node, label in known.items()}
+            raise DataError(f"given has a label for {node!r}; the nodes are the rows 0 to {nodes - 1} of X.")
+    return {int(node): _plain(label) for node, label in given.items()}
 
 
 def _plain(label: object) -> object:

@@ -1,6 +1,6 @@
-"""Exact inference in a factor graph: log Z, marginals, the best state and independent draws, given evidence.
+"""Exact inference in a factor graph: log Z, marginals, the best state and independent draws, also with given states.
 
-    log Z(evidence) = log Σ_{free x} Π_C φ_C(x_C)
+    log Z(given) = log Σ_{free x} Π_C φ_C(x_C)
 
 Evidence is a vector (m,) of states with −1 for the variables that are free.
 """
@@ -43,18 +43,18 @@ class ExactInference:
         """Whether the elimination of these variables has been compiled."""
         return free in self._compiled
 
-    def _clamp(self, evidence: Int32Array | None) -> tuple[Int32Array, frozenset[int]]:
-        if evidence is None:
+    def _clamp(self, given: Int32Array | None) -> tuple[Int32Array, frozenset[int]]:
+        if given is None:
             codes = np.full(self.graph.n_variables, -1, dtype=np.int32)
         else:
-            codes = np.ascontiguousarray(evidence, dtype=np.int32)
+            codes = np.ascontiguousarray(given, dtype=np.int32)
             if codes.shape != (self.graph.n_variables,):
                 raise ModelError(
-                    f"Evidence has shape {codes.shape}; it needs one state for each of the "
+                    f"given has shape {codes.shape}; it needs one state for each of the "
                     f"{self.graph.n_variables} variables (−1 where it is free)."
                 )
             if np.any(codes >= np.array(self.graph.cardinalities)) or np.any(codes < -1):
-                raise ModelError("Evidence names a state that its variable does not have.")
+                raise ModelError("given has a state that its variable does not have.")
         return codes, frozenset(np.flatnonzero(codes < 0).tolist())
 
     def _fixed_factors(self, free: frozenset[int]) -> NDArray[np.int64]:
@@ -64,13 +64,13 @@ class ExactInference:
         return np.flatnonzero(~touched[self.graph.scope_matrix].any(axis=1))
 
     def _clamped_entries(self, codes: Int32Array, free: frozenset[int]) -> NDArray[np.int64]:
-        """Entries of the factors that the evidence fixes altogether."""
+        """Entries of the factors all of whose variables are given."""
         entries = self.graph.entries(codes[None, :], self._fixed_factors(free))
         return entries.reshape(-1)
 
-    def log_partition(self, log_tables: FloatArray, evidence: Int32Array | None = None) -> float:
-        """log Z given the evidence."""
-        codes, free = self._clamp(evidence)
+    def log_partition(self, log_tables: FloatArray, given: Int32Array | None = None) -> float:
+        """log Z; ``given`` (m,) are states of variables that are known, −1 for the others."""
+        codes, free = self._clamp(given)
         fixed = float(log_tables[self._clamped_entries(codes, free)].sum())
         if not free:
             return fixed
@@ -79,9 +79,9 @@ class ExactInference:
         programs.run(check_tables(self.graph, log_tables), programs.configure([codes[None, :]]), log_z=log_z)
         return fixed + float(log_z[0])
 
-    def marginals(self, log_tables: FloatArray, evidence: Int32Array | None = None) -> FloatArray:
-        """Clique marginals p(x_C | evidence) of all factors, flat."""
-        codes, free = self._clamp(evidence)
+    def marginals(self, log_tables: FloatArray, given: Int32Array | None = None) -> FloatArray:
+        """Clique marginals p(x_C | given) of all factors, flat."""
+        codes, free = self._clamp(given)
         result = np.zeros(self.graph.table_size)
         result[self._clamped_entries(codes, free)] = 1.0
         if free:
@@ -90,12 +90,12 @@ class ExactInference:
             programs.run(tables, programs.configure([codes[None, :]]), marginals=result)
         return result
 
-    def batch(self, log_tables: FloatArray, evidence: Int32Array) -> tuple[FloatArray, FloatArray]:
-        """log Z (n,) and clique marginals (n, table_size) for many lines of evidence with the same free variables."""
-        lines = np.ascontiguousarray(evidence, dtype=np.int32)
+    def batch(self, log_tables: FloatArray, given: Int32Array) -> tuple[FloatArray, FloatArray]:
+        """log Z (n,) and clique marginals (n, table_size) for many rows ``given`` (n, m) with the same free variables."""
+        lines = np.ascontiguousarray(given, dtype=np.int32)
         _, free = self._clamp(lines[0])
         if np.any((lines < 0) != (lines[0] < 0)):
-            raise ModelError("The lines of evidence must leave the same variables free; group them first.")
+            raise ModelError("The rows of given must leave the same variables free; group them first.")
         programs = self.programs(free)
         configurations = programs.configure([lines])
         entries = int(programs.entry_counts[0])
@@ -110,9 +110,9 @@ class ExactInference:
         np.put_along_axis(result, observed, 1.0, axis=1)
         return log_z + log_tables[observed].sum(axis=1), result
 
-    def best_state(self, log_tables: FloatArray, evidence: Int32Array | None = None) -> tuple[Int32Array, float]:
-        """The most probable state given the evidence, and its unnormalised log-probability."""
-        codes, free = self._clamp(evidence)
+    def best_state(self, log_tables: FloatArray, given: Int32Array | None = None) -> tuple[Int32Array, float]:
+        """The most probable state where some are given, and its unnormalised log-probability."""
+        codes, free = self._clamp(given)
         states = codes[None, :].copy()
         fixed = float(log_tables[self._clamped_entries(codes, free)].sum())
         if not free:
@@ -130,10 +130,10 @@ class ExactInference:
         *,
         stream: int = 0,
         first_row: int = 0,
-        evidence: Int32Array | None = None,
+        given: Int32Array | None = None,
     ) -> Int32Array:
-        """``n`` independent exact draws (n, m) given the evidence, keyed by (seed, stream, first_row + i)."""
-        codes, free = self._clamp(evidence)
+        """``n`` independent exact draws (n, m), keyed by (seed, stream, first_row + i)."""
+        codes, free = self._clamp(given)
         states = np.tile(codes, (n, 1))
         if free:
             programs = self.programs(free)

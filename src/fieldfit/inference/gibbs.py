@@ -27,13 +27,13 @@ def gibbs_sample(
     n: int,
     seed: int,
     *,
-    evidence: Int32Array | None = None,
+    given: Int32Array | None = None,
     start: Int32Array | None = None,
     chains: int = CHAINS,
     burn_in: int = BURN_IN,
     thin: int = THIN,
 ) -> Int32Array:
-    """``n`` draws (n, m); the variables that ``evidence`` sets (not −1) keep their value.
+    """``n`` draws (n, m); the variables that ``given`` sets (not −1) keep their value.
 
     ``start`` (chains, m) are the states that the chains start from; without it they are uniform draws.
     """
@@ -47,10 +47,10 @@ def gibbs_sample(
     else:
         start = np.array(start, dtype=np.int32)
     fixed = np.zeros(m, dtype=np.uint8)
-    if evidence is not None:
-        known = np.asarray(evidence) >= 0
+    if given is not None:
+        known = np.asarray(given) >= 0
         fixed[known] = 1
-        start[:, known] = np.asarray(evidence)[known]
+        start[:, known] = np.asarray(given)[known]
     draws = np.empty((n, m), dtype=np.int32)
     log_tables = np.ascontiguousarray(log_tables)
     odds = PairwiseOdds.of(graph)

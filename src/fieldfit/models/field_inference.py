@@ -72,16 +72,16 @@ class FieldInference(Model):
         """
         return self.field_arrays.log_tables(self.check_theta(theta))
 
-    def log_partition(self, theta: ArrayLike, evidence: object = None) -> float:
+    def log_partition(self, theta: ArrayLike, given: object = None) -> float:
         """Compute the log-partition function log Z(θ).
 
         Parameters
         ----------
         theta : array_like of shape (r,)
             Parameters.
-        evidence : dict, sequence or None, default: None
+        given : dict, sequence or None, default: None
             A mapping from variables (names or numbers) to states, or one state (None if free) for each variable.
-            The sum is then over the states that agree with the evidence.
+            The sum is then over the joint states that agree with these.
 
         Returns
         -------
@@ -99,7 +99,7 @@ class FieldInference(Model):
         >>> round(model.log_partition([1.0]), 4), round(model.log_partition([1.0], {"x0": 1}), 4)
         (1.7437, 1.3133)
         """
-        return self.exact.log_partition(self.log_tables(theta), self._evidence(evidence))
+        return self.exact.log_partition(self.log_tables(theta), self._codes_of(given))
 
     def joint_probabilities(self, theta: ArrayLike) -> tuple[Int32Array, FloatArray]:
         """List all joint states with their probabilities. For small models.
@@ -127,14 +127,14 @@ class FieldInference(Model):
         weights = np.exp(logs - logs.max())
         return codes, weights / weights.sum()
 
-    def marginals(self, theta: ArrayLike, evidence: object = None) -> list[FloatArray]:
-        """Compute p(x_j | evidence) for every variable.
+    def marginals(self, theta: ArrayLike, given: object = None) -> list[FloatArray]:
+        """Compute p(x_j | given) for every variable.
 
         Parameters
         ----------
         theta : array_like of shape (r,)
             Parameters.
-        evidence : dict, sequence or None, default: None
+        given : dict, sequence or None, default: None
             Known states, as in `log_partition`.
 
         Returns
@@ -149,7 +149,7 @@ class FieldInference(Model):
         >>> [p.round(3).tolist() for p in model.marginals([1.0], {"x0": 1})]
         [[0.0, 1.0], [0.269, 0.731]]
         """
-        tables, clamped = self.log_tables(theta), self._evidence(evidence)
+        tables, clamped = self.log_tables(theta), self._codes_of(given)
         flat = self.exact.marginals(tables, clamped)
         result = []
         for variable, cardinality in enumerate(self.graph.cardinalities):
@@ -167,14 +167,14 @@ class FieldInference(Model):
             result.append(vector)
         return result
 
-    def clique_marginals(self, theta: ArrayLike, evidence: object = None) -> list[FloatArray]:
-        """Compute p(x_C | evidence) for every factor.
+    def clique_marginals(self, theta: ArrayLike, given: object = None) -> list[FloatArray]:
+        """Compute p(x_C | given) for every factor.
 
         Parameters
         ----------
         theta : array_like of shape (r,)
             Parameters.
-        evidence : dict, sequence or None, default: None
+        given : dict, sequence or None, default: None
             Known states, as in `log_partition`.
 
         Returns
@@ -189,7 +189,7 @@ class FieldInference(Model):
         array([[0.175, 0.175],
                [0.175, 0.475]])
         """
-        flat = self.exact.marginals(self.log_tables(theta), self._evidence(evidence))
+        flat = self.exact.marginals(self.log_tables(theta), self._codes_of(given))
         return [
             flat[self.graph.offsets[f] : self.graph.offsets[f + 1]].reshape(
                 [self.graph.cardinalities[v] for v in scope]
@@ -197,14 +197,14 @@ class FieldInference(Model):
             for f, scope in enumerate(self.graph.scopes)
         ]
 
-    def map_state(self, theta: ArrayLike, evidence: object = None) -> Array:
-        """Find the most probable joint state given the evidence.
+    def map_state(self, theta: ArrayLike, given: object = None) -> Array:
+        """Find the most probable joint state, if some states are given.
 
         Parameters
         ----------
         theta : array_like of shape (r,)
             Parameters.
-        evidence : dict, sequence or None, default: None
+        given : dict, sequence or None, default: None
             Known states, as in `log_partition`.
 
         Returns
@@ -218,7 +218,7 @@ class FieldInference(Model):
         >>> ff.BoltzmannMachine(2, states=(-1, 1)).map_state([-2.0], {"x0": 1})
         array([ 1, -1])
         """
-        codes, _ = self.exact.best_state(self.log_tables(theta), self._evidence(evidence))
+        codes, _ = self.exact.best_state(self.log_tables(theta), self._codes_of(given))
         values: Array = self.decode(codes[None, :])[0]
         return values
 
@@ -265,7 +265,7 @@ class FieldInference(Model):
         n: int,
         random_state: int = 0,
         *,
-        evidence: object = None,
+        given: object = None,
         method: str = "auto",
         burn_in: int = BURN_IN,
         thin: int = THIN,
@@ -280,7 +280,7 @@ class FieldInference(Model):
             Number of samples.
         random_state : int, default: 0
             Seed.
-        evidence : dict, sequence or None, default: None
+        given : dict, sequence or None, default: None
             Known states, as in `log_partition`. The other variables are drawn given these.
         method : {"auto", "exact", "gibbs"}, default: "auto"
             ``"auto"`` draws exact, independent samples if the graph is narrow enough, and otherwise uses Gibbs
@@ -303,19 +303,19 @@ class FieldInference(Model):
         ('exact', (1000, 2))
         """
         n, random_state = count_of(n, "The number of samples n", 0), seed(random_state)
-        tables, clamped = self.log_tables(theta), self._evidence(evidence)
+        tables, clamped = self.log_tables(theta), self._codes_of(given)
         if method not in ("auto", "exact", "gibbs"):
             raise ModelError(f"The sampling method is {method!r}; it must be 'auto', 'exact' or 'gibbs'.")
         if self.observed and (clamped is None or np.any(clamped[list(self.observed)] < 0)):
-            raise ModelError("This model conditions on some variables; give their values as evidence.")
+            raise ModelError("This model conditions on some variables; give their values (given=).")
         if method != "gibbs":
             try:
-                codes = self.exact.sample(tables, n, random_state, evidence=clamped)
+                codes = self.exact.sample(tables, n, random_state, given=clamped)
                 return Draws(self.decode(codes), codes, "exact", note="independent exact draws")
             except WidthError:
                 if method == "exact":
                     raise
-        codes = gibbs_sample(self.graph, tables, n, random_state, evidence=clamped, burn_in=burn_in, thin=thin)
+        codes = gibbs_sample(self.graph, tables, n, random_state, given=clamped, burn_in=burn_in, thin=thin)
         note = f"Gibbs sampling: {min(CHAINS, n)} chains, {burn_in} sweeps of burn-in, a draw every {thin} sweeps"
         return Draws(self.decode(codes), codes, "gibbs", burn_in, note)
 
@@ -335,11 +335,11 @@ class FieldInference(Model):
                     "Some samples lack a value of a variable that the model conditions on; they cannot be simulated."
                 )
             lines, which = np.unique(table.codes[:, observed], axis=0, return_inverse=True)
-            evidence = np.full(self.m, -1, dtype=np.int32)
+            known = np.full(self.m, -1, dtype=np.int32)
             for number, line in enumerate(lines):
                 rows = np.flatnonzero(which.reshape(-1) == number)
-                evidence[observed] = line
-                codes[rows] = self.exact.sample(tables, len(rows), random_state, stream=number, evidence=evidence)
+                known[observed] = line
+                codes[rows] = self.exact.sample(tables, len(rows), random_state, stream=number, given=known)
         codes[missing] = -1
         return replace(table, codes=np.ascontiguousarray(codes))
 
@@ -365,25 +365,22 @@ class FieldInference(Model):
         columns = [np.array(self.states[v])[codes[:, v]] for v in range(self.m)]
         return np.stack(columns, axis=1) if columns else np.empty((len(codes), 0))
 
-    def _evidence(self, evidence: object) -> NDArray[np.int32] | None:
-        """Evidence as codes: None, a mapping {name or number: state}, or a sequence with None or NaN where free."""
-        if evidence is None:
+    def _codes_of(self, given: object) -> NDArray[np.int32] | None:
+        """Given states as codes: None, a mapping {name or number: state}, or a sequence with None or NaN where free."""
+        if given is None:
             return None
         codes = np.full(self.m, -1, dtype=np.int32)
-        if isinstance(evidence, dict):
-            items = [(variables_of([k], self.names)[0], v) for k, v in evidence.items()]
+        if isinstance(given, dict):
+            items = [(variables_of([k], self.names)[0], v) for k, v in given.items()]
         else:
-            given = list(evidence) if isinstance(evidence, Iterable) else [evidence]
-            if len(given) != self.m:
-                raise ModelError(
-                    f"The evidence has {len(given)} entries for {self.m} variables; use None where free."
-                )
-            items = [(v, state) for v, state in enumerate(given) if state is not None and state == state]
+            entries = list(given) if isinstance(given, Iterable) else [given]
+            if len(entries) != self.m:
+                raise ModelError(f"given has {len(entries)} entries for {self.m} variables; use None where free.")
+            items = [(v, state) for v, state in enumerate(entries) if state is not None and state == state]
         for variable, state in items:
             if state not in self.states[variable]:
                 raise ModelError(
-                    f"The evidence gives {self.names[variable]} the state {state!r}; its states are "
-                    f"{list(self.states[variable])}."
+                    f"given sets {self.names[variable]} to {state!r}; its states are {list(self.states[variable])}."
                 )
             codes[variable] = self.states[variable].index(state)
         return codes

@@ -22,10 +22,10 @@ def label(
     path: SavedFit,
     nodes: NodesFile,
     graph: GraphOptions,
-    known: Annotated[
+    given: Annotated[
         str | None,
         typer.Option(
-            "--known",
+            "--given",
             metavar="COLUMN",
             help="Column with known labels; empty cells are predicted. Default: all labels are predicted.",
         ),
@@ -59,11 +59,11 @@ def label(
     table = graph.read(nodes)
     there = graph.field(table, covariates_of(model), states)
     field = model.on(there.m, there.groups)
-    evidence = None
-    if known is not None:
-        codes = table.labels(known, "--known", states).tolist()
-        evidence = {place: states[code] for place, code in enumerate(codes) if code >= 0}
-    chances, exact = node_probabilities(field, fit.theta, evidence, draws, seed)
+    labels = None
+    if given is not None:
+        codes = table.labels(given, "--given", states).tolist()
+        labels = {place: states[code] for place, code in enumerate(codes) if code >= 0}
+    chances, exact = node_probabilities(field, fit.theta, labels, draws, seed)
     predicted = [str(states[place]) for place in chances.argmax(axis=1).tolist()]
     how = "exact probabilities" if exact else f"probabilities from {draws:,} Gibbs draws"
     if out is not None:

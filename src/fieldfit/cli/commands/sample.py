@@ -49,7 +49,7 @@ def sample(
     """Draw samples from a saved fit as CSV. A note says whether they are exact or from Gibbs sampling."""
     from fieldfit.api.files import load
     from fieldfit.cli.output import check_folder, complain, note, print_json
-    from fieldfit.cli.values import as_evidence
+    from fieldfit.cli.values import as_given
     from fieldfit.data.atomic import atomic_writer
 
     limit_threads(threads)
@@ -58,9 +58,9 @@ def sample(
     model = fit.model.as_field("fieldfit sample")
     if fit.runaway:
         complain(fit.runaway)
-    evidence = as_evidence(given or [], model.names, model.states)
+    states = as_given(given or [], model.names, model.states)
     options = {name: value for name, value in (("burn_in", burn_in), ("thin", thin)) if value is not None}
-    draws = model.sample(fit.theta, n, seed, evidence=evidence, method=method.value, **options)
+    draws = model.sample(fit.theta, n, seed, given=states, method=method.value, **options)
     if out is not None:
         with atomic_writer(out) as file:
             file.write(_csv(model.names, draws).encode())

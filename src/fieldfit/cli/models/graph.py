@@ -44,7 +44,7 @@ class LabelledGraphOptions(GraphOptions):
         if (codes < 0).any():
             raise DataError(
                 f"{path}: {self.label} is missing for {int((codes < 0).sum())} of {nodes.n} nodes, and a fit needs all "
-                "labels. Leave the others out of NODES and --edges; `fieldfit label --known` predicts them."
+                "labels. Leave the others out of NODES and --edges; `fieldfit label --given` predicts them."
             )
         no_covariates = as_list(self.leave_out) or []
         for name in no_covariates:
