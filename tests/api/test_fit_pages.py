@@ -215,6 +215,16 @@ def test_the_page_of_a_tagger_names_its_optimiser(tmp_path):
     assert "method=&quot;sgd&quot;, random_state=0" in (tmp_path / "tagger.html").read_text(encoding="utf-8")
 
 
+def test_the_estimates_of_a_tagger_with_few_sentences_have_a_caution_beside_them(tmp_path):
+    words = [["red", "house"], ["old", "tree"], ["house"]]
+    features = [[{"word": word, "end": word[-1]} for word in sentence] for sentence in words]
+    tagger = ff.CRFTagger(sigma2=1.0).fit(features, [["A", "N"], ["A", "N"], ["N"]])
+    tagger.fit_.to_html(tmp_path / "tagger.html")
+    caption = re.search("<caption>(Estimates.*?)</caption>", (tmp_path / "tagger.html").read_text(encoding="utf-8"))
+    assert caption is not None
+    assert "samples for each parameter, robust errors may be far too small, abs(z) too large" in caption[1]
+
+
 def test_the_table_of_estimates_promises_no_intervals_that_it_lacks():
     lacking = [Coefficient(f"x{i}", 2.0 - i, math.nan, math.nan, math.nan) for i in range(2)]
     page = Page("a page")

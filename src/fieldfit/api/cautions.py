@@ -21,23 +21,34 @@ LARGEST_PULL = 1.0
 
 
 def few_samples(fit: FitState, kind: Kind) -> str:
-    """A clause if there are too few samples or groups for robust errors, else an empty string.
+    """A clause if there are too few samples or groups for robust errors, else an empty string."""
+    return "".join(_few(fit, kind))
+
+
+def few_samples_for_tests(fit: FitState) -> str:
+    """The same beside a table with z or p-values."""
+    clause, remedy = _few(fit, "robust")
+    return f"{clause}, abs(z) too large and p too small{remedy}" if clause else ""
+
+
+def _few(fit: FitState, kind: Kind) -> tuple[str, str]:
+    """What is wrong with few samples or groups, and a remedy; empty if there are enough.
 
     Corollary 1 lets n grow for fixed r. With few samples for each parameter a fit follows its samples, penalised or not,
     and the scores ψ_i(θ̂), whose squares are summed in the robust meat, are smaller than those of new samples. With
     groups the meat has one square for each group.
     """
     if kind != "robust" or fit.size.n == 1:  # errors of one sample are spatial or model-based
-        return ""
+        return "", ""
     estimated, groups, size = int(fit.free.sum()), fit.size.groups, _independent(fit)
     what = "samples" if groups is None else "groups"
     remedy = "" if groups is not None else ": compare kind='model'"
     if size < ENOUGH_FOR_PARAMETER * estimated:
         share, far = size / estimated, "far " if size < estimated else ""
-        return f"{share:.2g} {what} for each parameter, robust errors may be {far}too small{remedy}"
+        return f"{share:.2g} {what} for each parameter, robust errors may be {far}too small", remedy
     if groups is not None and groups < FEWEST_GROUPS:
-        return f"only {groups} groups, robust errors may be too small"
-    return ""
+        return f"only {groups} groups, robust errors may be too small", ""
+    return "", ""
 
 
 def fewer_than_parameters(fit: FitState, kind: Kind) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
+from fieldfit.api.cautions import few_samples_for_tests
 from fieldfit.api.identified import identified_table
 from fieldfit.api.moments import fit_moments
 from fieldfit.api.summary import cautions_of, course
@@ -125,7 +126,8 @@ def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
         )
         for k in order
     ]
-    add_coefficients(page, rows, level, len(names))
+    few = few_samples_for_tests(fit) if np.isfinite(error).any() else ""
+    add_coefficients(page, rows, level, len(names), few and f"Caution: {few}.")
 
 
 def _add_couplings(page: Page, fit: Fit) -> None:
@@ -163,6 +165,8 @@ def _add_moments(page: Page, fit: Fit) -> None:
         return
     charts = []
     for table in tables:
+        if not table.names:  # no sentence has three words
+            continue
         apart = np.sqrt(np.nanmean(np.square(table.values[1] - table.values[0])))
         caption = f"{len(table.names):,} {table.plural}; root mean square difference {apart:.2g}"
         charts.append(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
-from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread, pull_of, under_model
+from fieldfit.api.cautions import few_samples, few_samples_for_tests, held_by_penalty, no_spread, pull_of, under_model
 from fieldfit.api.identified import identified_table
 from fieldfit.report.shown import first_rows, frame_rows
 from fieldfit.report.table import PlainTable
@@ -136,7 +136,7 @@ def cautions_of(fit: Fit) -> list[str]:
         cautions.append(f"These parameters have their optimum at infinity: {', '.join(fit.separated[:10])}.")
     if fit.refinement is not None and fit.testable and fit.specification_test().rejects:
         cautions.append(f"{fit.specification_test()}.")
-    few = few_samples(fit, "robust") or no_spread(fit, "robust")
+    few = few_samples_for_tests(fit) or no_spread(fit, "robust")
     if few:
         cautions.append(f"{sentence(few)}.")
     held = held_by_penalty(fit, "robust")

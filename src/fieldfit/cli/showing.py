@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
-from fieldfit.api.cautions import few_samples, held_by_penalty, no_spread
+from fieldfit.api.cautions import few_samples_for_tests, held_by_penalty, no_spread
 from fieldfit.api.estimate_table import COLUMNS, EstimateTable, parameter_estimates
 from fieldfit.api.identified import identified_estimates
 from fieldfit.api.summary import timed_course
@@ -131,9 +131,9 @@ def print_course(fit: Fit, errors: FloatArray | None) -> None:
             tell(str(fit.specification_test()))
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")
-    if errors is not None and few_samples(fit, "robust") and np.isfinite(errors).any():
-        what = "few samples per parameter" if fit.size.groups is None else "few groups"
-        say(f"{what}: standard errors may be too small")
+    few = few_samples_for_tests(fit)
+    if few and errors is not None and np.isfinite(errors).any():
+        tell(f"Caution: {few}.")
     if errors is not None and no_spread(fit, "robust"):
         tell(no_spread(fit, "robust"))
     if errors is not None and held_by_penalty(fit, "robust"):

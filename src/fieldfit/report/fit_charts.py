@@ -39,8 +39,11 @@ class Coefficient:
         return self.estimate / self.error if self.error > 0 else math.nan
 
 
-def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, total: int) -> None:
-    """Add a table with a search box and an interval in each row. A click on a heading sorts by that column."""
+def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, total: int, caution: str = "") -> None:
+    """Add a table with a search box and an interval in each row. A click on a heading sorts by that column.
+
+    ``caution`` is a sentence on its standard errors, in the caption.
+    """
     # An estimate without an interval may be diverging.
     reach = max((abs(end) for row in rows for end in (row.lower, row.upper) if math.isfinite(end)), default=1.0)
     reach = reach or 1.0
@@ -65,6 +68,8 @@ def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, tota
     if total > len(rows):
         size = "z" if has_intervals else "estimate"
         caption += f" The {len(rows):,} with the largest abs({size}) of {total:,} are listed."
+    if caution:
+        caption += f" {html.escape(page.words(caution))}"
     example = html.escape(rows[0].name[:20], quote=True) if rows else "x0"
     page.parts.append(
         '<p class="search only-screen"><label>Search names: <input type="search" data-search="coefficients" '
