@@ -36,6 +36,7 @@ void bind_potts_centred(nb::module_& module);
 void bind_identity(nb::module_& module);
 void bind_missing_rows(nb::module_& module);
 void bind_pairwise_moments(nb::module_& module);
+void bind_row_grams(nb::module_& module);
 void bind_pairwise_information(nb::module_& module);
 void bind_name_table(nb::module_& module);
 void bind_sentence_tagger(nb::module_& module);

@@ -60,6 +60,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_identity(module);
     ff::bind_missing_rows(module);
     ff::bind_pairwise_moments(module);
+    ff::bind_row_grams(module);
     ff::bind_pairwise_information(module);
     ff::bind_name_table(module);
     ff::bind_sentence_tagger(module);

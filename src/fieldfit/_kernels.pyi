@@ -884,6 +884,29 @@ def pairwise_moments(
     Add the weighted products of the scores of families f <= g along each edge to out (families, families, edges).
     """
 
+def list_code_pairs(
+    *,
+    codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    place: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+    rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
+) -> None:
+    """
+    List the rows of codes in which both of two codes are not 0, for each number of place (variables, variables).
+    """
+
+def row_grams(
+    *,
+    x: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    n_threads: int,
+) -> None:
+    """
+    Add the sum of x x' over the rows of x in each list to out (lists, width, width), each list by one thread.
+    """
+
 def pairwise_information(
     *,
     codes: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order="C", device="cpu", writable=False)],

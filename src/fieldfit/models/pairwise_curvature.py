@@ -25,12 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit._kernels import exp_array
+from fieldfit.models.code_pairs import CodePairs
 from fieldfit.models.pairwise_layout import Layout, sums_by
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+    from scipy.sparse import csc_array
 
 #: Numbers in one array of a chunk, and in the sums over all samples.
 _CHUNK_NUMBERS, _MOST_CURVATURE_SUMS = 1 << 19, 1 << 25
@@ -175,47 +176,23 @@ class _Dense:
         self.codes, self.couplings, self.bias, self.number = codes, couplings, bias, number
         self.singles = [part for part in parts if part.blocks.shape[1] == 1]
         self.doubles = [part for part in parts if part.blocks.shape[1] == 2]
-        m = len(bias)
-        self.m = m
-        # Pair products: k < l, then each variable alone (x_k x_k = x_k x_constant), then the constant.
-        self.upper = np.triu_indices(m, 1)
-        place = np.zeros((m + 1, m + 1), dtype=np.int64)
-        place[self.upper] = np.arange(len(self.upper[0]))
-        place += place.T
-        alone = len(self.upper[0]) + np.arange(m + 1)
-        place[np.arange(m + 1), np.arange(m + 1)] = alone
-        place[m, :m] = place[:m, m] = alone[:m]
-        self.place, self.n_products = place, len(self.upper[0]) + m + 1
+        self.m, self.pairs = len(bias), CodePairs(len(bias))
         self.few_ones = has_few_ones(codes)
 
-    def _products(self, codes: NDArray[np.uint8], x: FloatArray) -> FloatArray | csr_array:
-        """The pair products (samples, n_products) of a chunk, sparse if few codes are 1."""
-        if not self.few_ones:
-            k, l = self.upper  # noqa: E741
-            dense: FloatArray = np.concatenate([x[k] * x[l], x]).T
-            return dense
-        from scipy.sparse import csr_array
-
-        # Each 1 of a sample is paired with itself and with the later ones of the same sample.
-        sample, variable = np.nonzero(codes)
-        ends = np.cumsum(np.count_nonzero(codes, axis=1))
-        entry = np.arange(len(sample))
-        following = ends[sample] - entry
-        first = np.repeat(entry, following)
-        pointers = np.concatenate(([0], np.cumsum(following)))
-        second = first + np.arange(len(first)) - np.repeat(pointers[:-1], following)
-        # The constant comes last in each sample.
-        last = pointers[ends]
-        column = np.insert(self.place[variable[first], variable[second]], last, self.n_products - 1)
-        pointer = np.concatenate(([0], last + np.arange(1, len(codes) + 1)))
-        return csr_array((np.ones(len(column)), column, pointer), shape=(len(codes), self.n_products))
+    def _products(self, codes: NDArray[np.uint8], x: FloatArray) -> FloatArray | csc_array:
+        """The pair products (samples, pairs) of a chunk, sparse if few codes are 1."""
+        if self.few_ones:
+            return self.pairs.products(codes)
+        k, l = self.pairs.upper  # noqa: E741
+        dense: FloatArray = np.concatenate([x[k] * x[l], x]).T
+        return dense
 
     def matrix(self) -> FloatArray:
         """The sums over all samples as one matrix."""
         m = self.m
-        widest = max([m + 1 if self.few_ones else self.n_products, *(len(part.blocks) for part in self.doubles)])
-        single_sums = np.zeros((m, self.n_products))
-        pairs = [_PairSums.of(part, m, self.n_products, self.number) for part in self.doubles]
+        widest = max([m + 1 if self.few_ones else self.pairs.count, *(len(part.blocks) for part in self.doubles)])
+        single_sums = np.zeros((m, self.pairs.count))
+        pairs = [_PairSums.of(part, m, self.pairs.count, self.number) for part in self.doubles]
         for start, stop in _chunks(len(self.codes), widest):
             x = np.ones((m + 1, stop - start))
             x[:m] = self.codes[start:stop].T
@@ -232,14 +209,14 @@ class _Dense:
         size = int(self.number.max()) + 1
         result = np.zeros((size, size))
         for j in range(m):
-            terms = single_sums[j][self.place]
+            terms = single_sums[j][self.pairs.place]
             for sums in pairs:
                 out = sums.inside[j]
                 terms -= out + out.T - np.diag(np.diag(out))
             near = np.flatnonzero(self.number[j] >= 0)
             result[np.ix_(self.number[j, near], self.number[j, near])] += terms[np.ix_(near, near)]
         for part, sums in zip(self.doubles, pairs, strict=True):
-            sums.put(part, result, self.number, self.place)
+            sums.put(part, result, self.number, self.pairs.place)
         return result
 
 
@@ -292,7 +269,7 @@ class _PairSums:
         part: _Part,
         weight: FloatArray,
         x: FloatArray,
-        products: FloatArray | csr_array,
+        products: FloatArray | csc_array,
         field: FloatArray,
         q: FloatArray,
     ) -> FloatArray:

@@ -134,7 +134,9 @@ class PairwiseParameters:
             result = matrix if np.all(order[:-1] < order[1:]) else matrix[np.ix_(order, order)]
         else:
             result = self._matrix.T @ (self._matrix.T @ matrix).T
-        return (result + result.T) / 2
+        result = result + result.T
+        result /= 2
+        return result
 
     def scores(self, codes: Array, residual: FloatArray, pair_terms: FloatArray, out: FloatArray) -> None:
         """Add the scores by θ (n, r) to ``out``, from residuals (n, m) and pair terms (n, edges) of codes (n, m).

@@ -11,11 +11,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.threads import one_blas_thread
+from fieldfit import _kernels
+from fieldfit.models.code_pairs import CodePairs
+from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, Int32Array
 
 #: Cost of a multiplication in many small products, relative to a large product.
 _SMALL_PRODUCT_COST = 6.0
+#: Widths that the kernel of the sums takes are multiples of this.
+_TILE = 8
 #: Number of residuals that are collected before they are summed.
 _WAITING_RESIDUALS = 1 << 21
 
@@ -33,15 +37,11 @@ class PairSums:
     """The sums Σ_i w_i c_b c_d e eᵀ for all pairs (b, d) of variables, and without codes."""
 
     def __init__(self, n_variables: int):
-        m = n_variables
-        self._place = np.zeros((m + 1, m + 1), dtype=np.int64)
-        rows, columns = np.triu_indices(m)
-        self._place[rows, columns] = self._place[columns, rows] = np.arange(len(rows))
-        # The last code is the constant 1, whose residual is 0: the bias of a variable is its edge to the constant.
-        self._place[m, :m] = self._place[:m, m] = np.diagonal(self._place)[:m]
-        self._place[m, m] = len(rows)
+        self._pairs = CodePairs(n_variables)
         self._waiting: list[tuple[NDArray[np.uint8], FloatArray]] = []
-        self._sums = np.zeros((len(rows) + 1, m + 1, m + 1))
+        # The last code is the constant 1, whose residual is 0: the bias of a variable is its edge to the constant.
+        self._width = -(-(n_variables + 1) // _TILE) * _TILE
+        self._sums = np.zeros((self._pairs.count, self._width, self._width))
 
     def add(self, codes: NDArray[np.uint8], residual: FloatArray) -> None:
         """Add samples: codes and residuals (n, m), the residuals times the root of the weight."""
@@ -50,37 +50,34 @@ class PairSums:
             self._flush()
 
     def _flush(self) -> None:
-        codes, residual = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
+        codes = np.concatenate([part for part, _ in self._waiting])
+        padded = np.zeros((len(codes), self._width))
+        np.concatenate([part for _, part in self._waiting], out=padded[:, : codes.shape[1]])
         self._waiting = []
-        by_variable = np.ascontiguousarray(codes.T).view(np.bool_)
-        m = len(by_variable)
-        with one_blas_thread():
-            self._sums[-1, :m, :m] += residual.T @ residual
-            for b in range(m):
-                chosen = np.flatnonzero(by_variable[b])
-                active = residual[chosen]
-                # The samples in which d is 1 too, for each d ≥ b in turn.
-                variable, sample = np.nonzero(by_variable[b:].take(chosen, axis=1))
-                bounds = np.searchsorted(variable, np.arange(m - b + 1)).tolist()
-                for d in range(b, m):
-                    part = active if d == b else active.take(sample[bounds[d - b] : bounds[d - b + 1]], axis=0)
-                    self._sums[self._place[b, d], :m, :m] += part.T @ part
+        products = self._pairs.products(codes)
+        _kernels.row_grams(
+            x=padded,
+            indptr=products.indptr,
+            rows=products.indices,
+            out=self._sums.ravel(),
+            n_threads=get_threads(),
+        )
 
     def matrix(self, edges: Int32Array) -> FloatArray:
         """Σ_i w_i ψ_i ψ_iᵀ over the edges and then the biases."""
         if self._waiting:
             self._flush()
-        m = len(self._place) - 1
+        m, place = self._pairs.n_variables, self._pairs.place
         a = np.concatenate([edges[:, 0], np.arange(m)])
         b = np.concatenate([edges[:, 1], np.full(m, m)])
-        forth, back = a * (m + 1) + b, b * (m + 1) + a
+        forth, back = a * self._width + b, b * self._width + a
         result = np.empty((len(a), len(a)))
         for p in np.unique(a).tolist():
             rows = np.flatnonzero(a == p)
             q = b[rows]
             # The terms of (p, q) with (u, v), of which those with (v, u) are the other half.
-            half = self._sums[self._place[q], p]
-            half += self._sums[self._place[p]][:, q].transpose(1, 0, 2)
+            half = self._sums[place[q], p]
+            half += self._sums[place[p]][:, q].transpose(1, 0, 2)
             flat = half.reshape(len(rows), -1)
             result[rows] = flat.take(forth, axis=1) + flat.take(back, axis=1)
         return result

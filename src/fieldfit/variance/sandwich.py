@@ -236,5 +236,5 @@ def robust_moments(
     """
     weight = variance.row_weight
     total = float(problem.n_samples if weight is None else weight.sum())
-    bread = -problem.hessian_matrix(theta, weight) / total
+    bread = problem.hessian_matrix(theta, weight) / -total
     return bread, variance.matrix(problem, theta) / total
