@@ -10,9 +10,19 @@ import fieldfit as ff
 from fieldfit.policies import Policy
 from fieldfit.weights.choice import Exact, WeightsRidge, best_beta, judge, rivals
 from fieldfit.weights.groups import groups_of
+from fieldfit.weights.result import WeightsResult
 
 MODEL = ff.BoltzmannMachine(5)
 GROUPS = groups_of(Policy.parse("PL1 + FL").bind(MODEL.structure()), "term")
+
+
+def judged(exact, beta, ridge, **options):
+    """What is taken where ``beta`` is proposed, by the exact form."""
+    proposed = WeightsResult(
+        beta=beta, names=GROUPS.names, policy=GROUPS.policy(beta), history=(), converged=True, message="", form="exact",
+        formula="exact", gamma=ridge.gamma, J=exact.value(beta), theta=np.zeros(MODEL.n_parameters),
+    )  # fmt: skip
+    return judge(proposed, exact, exact, GROUPS, ridge, **options)
 
 
 def test_rivals_are_every_family_alone_and_equal_weights():
@@ -32,26 +42,27 @@ def test_the_best_of_the_simple_policies_is_taken_where_beta_is_worse(seed):
     values = {name: exact.value(beta) for name, beta in rivals(GROUPS).items()}
     for beta in np.random.default_rng(seed).dirichlet(np.ones(2), 5):
         own = exact.value(beta)
-        kept = judge(exact, beta, GROUPS, ridge, fallback=False)
+        kept = judged(exact, beta, ridge, fallback=False)
         np.testing.assert_array_equal(kept.beta, beta)
         assert kept.J_exact == own
         assert (kept.pure, kept.equal) == ({"PL1": values["PL1"], "FL": values["FL"]}, values["equal weights"])
-        taken = judge(exact, beta, GROUPS, ridge, fallback=True)
+        taken = judged(exact, beta, ridge, fallback=True)
         assert taken.J_exact == min(own, *values.values())
         assert taken.J_exact == exact.value(taken.beta)
         assert taken.fell_back == (min(values.values()) < own)
-        assert bool(taken.note) == taken.fell_back
+        assert bool(taken.message) == taken.fell_back
+        np.testing.assert_allclose(np.array(taken.policy.betas, dtype=float), taken.beta)
     best = best_beta(exact, ridge)
-    assert not judge(exact, best, GROUPS, ridge, fallback=True, best=best).fell_back
+    assert not judged(exact, best, ridge, fallback=True, best=best).fell_back
 
 
 def test_equal_weights_are_the_best_of_them_somewhere():
     """Else the test above would not see them taken."""
     ridge = WeightsRidge(0.0, np.array([0.5, 0.5]), np.ones(2))
     notes = [
-        judge(
-            Exact.of(moments_of(*random_statistics(seed, 2, 3))), np.array([0.9, 0.1]), GROUPS, ridge, fallback=True
-        ).note
+        judged(
+            Exact.of(moments_of(*random_statistics(seed, 2, 3))), np.array([0.9, 0.1]), ridge, fallback=True
+        ).message
         for seed in range(12)
     ]
     assert any("equal weights, which were taken" in note for note in notes)

@@ -100,14 +100,13 @@ def best_weights(
     ridge = WeightsRidge(chosen.gamma, centre, groups.normaliser)
     used = "diagonal" if chosen.form == "diagonal" else "exact"
     criterion = exact.diagonal if used == "diagonal" else exact
-    verdict = judge(exact, best_beta(criterion, ridge), groups, ridge, fallback=chosen.fallback and chosen.gamma == 0)
-    return WeightsResult(
-        beta=verdict.beta, names=groups.names, policy=groups.policy(verdict.beta), history=(), converged=True,
-        message="expectations under the model at θ" + verdict.note, form=used, formula=chosen.formula,
-        gamma=chosen.gamma, J=criterion.value(verdict.beta), J_exact=verdict.J_exact, pure=verdict.pure,
-        equal=verdict.equal, gershgorin=verdict.gershgorin, diagonal_loss=verdict.diagonal_loss,
-        fell_back=verdict.fell_back, theta=vector,
+    beta = best_beta(criterion, ridge)
+    result = WeightsResult(
+        beta=beta, names=groups.names, policy=groups.policy(beta), history=(), converged=True,
+        message="expectations under the model at θ", form=used, formula=chosen.formula, gamma=chosen.gamma,
+        J=criterion.value(beta), theta=vector,
     )  # fmt: skip
+    return judge(result, exact, criterion, groups, ridge, fallback=chosen.fallback and chosen.gamma == 0)
 
 
 def expected_group_moments(

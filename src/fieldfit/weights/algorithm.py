@@ -286,25 +286,17 @@ class _Alternation:
         )  # fmt: skip
 
     def _judged(self, step: _Step, converged: bool, message: str) -> WeightsResult:
-        options, groups, beta, theta = self.options, self.groups, self.beta, self.theta
-        criterion = step.criterion
-        exact = self.exact
+        options, beta, exact = self.options, self.beta, self.exact
         result = replace(self._result(converged), message=message + self.note)
         if exact is None or exact.short:
             # The published formula has another Z than the fit.
             mixed = self.sample.at(beta) if options.formula == "exact" else None
-            return replace(result, gershgorin=self.statistics.gershgorin(theta, beta, mixed))
+            return replace(result, gershgorin=self.statistics.gershgorin(self.theta, beta, mixed))
+        if step.proposed is not None:
+            result = replace(result, beta=step.proposed)
         # With a ridge the exact form may stay away from a pure policy on purpose.
-        best = step.best if self.form == "exact" else None
-        judged = beta if step.proposed is None else step.proposed
-        verdict = judge(
-            exact, judged, groups, self.ridge, fallback=options.fallback and options.gamma == 0, best=best
-        )
-        return replace(
-            result, beta=verdict.beta, policy=groups.policy(verdict.beta), message=message + verdict.note + self.note,
-            J=criterion.value(verdict.beta), J_exact=verdict.J_exact, pure=verdict.pure, equal=verdict.equal,
-            gershgorin=verdict.gershgorin, diagonal_loss=verdict.diagonal_loss, fell_back=verdict.fell_back,
-        )  # fmt: skip
+        fallback, best = options.fallback and options.gamma == 0, step.best if self.form == "exact" else None
+        return judge(result, exact, step.criterion, self.groups, self.ridge, fallback=fallback, best=best)
 
 
 def _inverse(

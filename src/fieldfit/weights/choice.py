@@ -7,7 +7,7 @@ judges what the chosen form has found: β is compared with each group alone and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from fieldfit.optim.simplex import minimise_on_simplex
 from fieldfit.types import FloatArray, IdentifiabilityError
 from fieldfit.variance.criterion import Criterion, WeightsCriterion
 from fieldfit.variance.mixture_moments import ZERO_EIGENVALUE, MixtureMoments
-from fieldfit.weights.gershgorin import Gershgorin, discs
+from fieldfit.weights.gershgorin import discs
 from fieldfit.weights.groups import Groups
+from fieldfit.weights.result import WeightsResult
 
 #: What is taken instead of β must be better by more than rounding.
 _LEAST_GAIN = 1e-9
@@ -96,23 +97,6 @@ class Exact(WeightsCriterion):
         return tuple(short)
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """β after comparison with pure policies and equal weights, and the exact criterion of all of them.
-
-    ``note`` says what was taken instead of β, and is empty where β stays.
-    """
-
-    beta: FloatArray
-    J_exact: float
-    pure: dict[str, float]
-    equal: float
-    diagonal_loss: float
-    fell_back: bool
-    note: str
-    gershgorin: Gershgorin
-
-
 def rivals(groups: Groups) -> dict[str, FloatArray]:
     """What no search is needed for: each group alone, and equal weights."""
     alone = {name: groups.normalised(row) for name, row in zip(groups.names, np.eye(groups.count), strict=True)}
@@ -127,29 +111,33 @@ def better_rival(exact: Exact, beta: FloatArray, groups: Groups) -> str | None:
 
 
 def judge(
+    result: WeightsResult,
     exact: Exact,
-    beta: FloatArray,
+    criterion: WeightsCriterion,
     groups: Groups,
     ridge: WeightsRidge,
     *,
     fallback: bool,
     best: FloatArray | None = None,
-) -> Judgement:
+) -> WeightsResult:
     """Compare β with its rivals by the exact J, and the diagonal form's optimum with the exact one.
 
-    Where a rival is better the best of them is taken, if ``fallback`` says so. ``best`` is the exact optimum, if it is
-    known.
+    Where a rival is better the best of them is taken, if ``fallback`` says so. ``criterion`` is the form of J that β comes
+    from, and ``best`` the exact optimum, if it is known.
     """
+    beta, message = result.beta, result.message
     optimum = best_beta(exact, ridge) if best is None else best
     loss = exact.value(best_beta(exact.diagonal, ridge)) - exact.value(optimum)
     simple = rivals(groups)
-    winner, note = better_rival(exact, beta, groups) if fallback else None, ""
+    winner = better_rival(exact, beta, groups) if fallback else None
     if winner is not None:
         what = "equal weights, which were" if winner == EQUAL else "a pure policy, which was"
-        beta, note = simple[winner], f"; worse than {what} taken, by the exact J"
+        beta, message = simple[winner], f"{message}; worse than {what} taken, by the exact J"
     breads, meats = exact.given.moments(np.ones((1, len(beta))), beta[None, :])
     pure = {name: exact.value(other) for name, other in simple.items()}
     equal = pure.pop(EQUAL)
-    return Judgement(
-        beta, exact.value(beta), pure, equal, float(loss), winner is not None, note, discs(breads[0], meats[0])
-    )
+    return replace(
+        result, beta=beta, policy=groups.policy(beta), message=message, J=criterion.value(beta),
+        J_exact=exact.value(beta), pure=pure, equal=equal, diagonal_loss=float(loss), fell_back=winner is not None,
+        gershgorin=discs(breads[0], meats[0]),
+    )  # fmt: skip
