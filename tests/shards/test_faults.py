@@ -64,6 +64,46 @@ def test_workers_that_die_or_hang(samples):
         assert hung.converged
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("place", [1, 3, 9])
+def test_a_worker_that_is_lost_while_data_are_sent_to_it(samples, number, place, monkeypatch):
+    """Shards are sent first, then the problem, then large questions: here, every question is large."""
+    from fieldfit.shards import dask_backend
+    from tests.shards.cluster_processes import processes
+
+    model, values = samples
+    here = ff.fit(model, values, "PL1", shards=5, **OPTIONS)
+    sending, sent = dask_backend.DaskShards._sent, []
+    monkeypatch.setattr(dask_backend, "_LARGE", 0)
+    with processes(2) as (client, _, workers):
+
+        def lose_the_worker(self, address, value):
+            sent.append(address)
+            if len(sent) == place:
+                next(worker for worker in workers if worker.address == address).send(number)
+            return sending(self, address, value)
+
+        monkeypatch.setattr(dask_backend.DaskShards, "_sent", lose_the_worker)
+        backend = dask_backend.DaskBackend(client, timeout=4)
+        fit = ff.fit(model, values, "PL1", shards=5, backend=backend, **OPTIONS)
+    assert fit.theta.tobytes() == here.theta.tobytes()
+
+
+def test_a_worker_that_dies_where_sums_are_added_up_on_workers(samples, monkeypatch):
+    from fieldfit.shards import dask_backend
+    from tests.shards.cluster_processes import processes
+
+    model, values = samples
+    here = ff.fit(model, values, "PL1", shards=5, **OPTIONS)
+    monkeypatch.setattr(dask_backend, "_FAN_IN", 2)
+    with processes(3) as (client, _, workers):
+        fit = ff.fit(
+            model, values, "PL1", shards=5, backend=client,
+            progress=at(2, lambda: workers[0].send(signal.SIGKILL)), **OPTIONS,
+        )  # fmt: skip
+    assert fit.theta.tobytes() == here.theta.tobytes()
+
+
 def test_new_workers_take_the_place_of_all_that_died(samples):
     from tests.shards.cluster_processes import WORKER, Process, processes
 

@@ -8,12 +8,14 @@ again from their sources; the question is then repeated for these. Sums do not d
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import contextlib
 import secrets
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from fieldfit.shards import held
 from fieldfit.shards.backend import Backend, Placed
@@ -31,6 +33,7 @@ _FAN_IN = 8
 _LARGE = 1 << 20
 #: Seconds between two checks of which workers are alive.
 _LOOK = 2.0
+_Result = TypeVar("_Result")
 
 
 class DaskBackend(Backend):
@@ -141,27 +144,26 @@ class DaskShards(Placed):
             load[address] += 1
             self._owner[number] = address
             shares.setdefault(address, {})[number] = self._sources[number]
-        futures = {
-            address: self._backend.submit(
-                address, held.hold, self._token, self._sent(address, share), dict(self._shared)
-            )
-            for address, share in shares.items()
-        }
-        lost = self._finished(futures)
-        for address in set(futures) - set(lost):
-            with translated():
-                futures[address].result()
+        lost = self._hold({address: (share, dict(self._shared)) for address, share in shares.items()})
         if lost:
             self._move([n for address in lost for n in shares[address]], replacing=True)
+
+    def _hold(self, parts: Mapping[str, tuple[dict[int, Source], Shared]]) -> list[str]:
+        """Send each worker its shards and shared values; the addresses of workers that were lost on the way."""
+        futures: dict[str, Future | None] = {}
+        for address, part in parts.items():
+            try:
+                futures[address] = self._backend.submit(address, held.hold, self._token, self._sent(address, part))
+            except WorkerLostError:
+                futures[address] = None
+        lost = self._finished(futures)
+        answers = self._gathered({a: f for a, f in futures.items() if f is not None and a not in lost})
+        return lost + [address for address, answer in answers.items() if isinstance(answer, held.NotHeld)]
 
     def share(self, key: str, value: object) -> None:
         """Give the workers a value under a key."""
         self._shared[key] = value
-        owners = set(self._owner.values())
-        futures = {
-            a: self._backend.submit(a, held.hold, self._token, {}, self._sent(a, {key: value})) for a in owners
-        }
-        for address in self._finished(futures):
+        for address in self._hold({owner: ({}, {key: value}) for owner in set(self._owner.values())}):
             self._move([n for n, owner in self._owner.items() if owner == address], replacing=True)
 
     def withdraw(self, key: str) -> None:
@@ -192,7 +194,7 @@ class DaskShards(Placed):
             covered = {number for low, high in known for number in range(low, high)}
             missing = [number for number in range(self.n_shards) if number not in covered]
             futures = self._submitted(held.total, missing, question, arguments, self.n_shards)
-            nodes = self._merged_there(futures) if len(futures) > _FAN_IN else None
+            nodes = self._merged_there(futures)
             if nodes is None:
                 nodes = [cast(Nodes, answer) for answer in self._answers(futures).values()]
             known = merged([known, *nodes], self.n_shards)
@@ -205,33 +207,31 @@ class DaskShards(Placed):
         question: object,
         arguments: Sequence[object] | None,
         *more: int,
-    ) -> dict[str, Future]:
-        """A task for each worker that holds some of these shards."""
-        return {
-            address: self._backend.submit(
-                address,
-                function,
-                self._token,
-                mine,
-                *more,
-                *self._asked(address, question, arguments, mine),
-                self._threads.get(address, 1),
-            )
-            for address, mine in self._by_owner(numbers).items()
-        }
+    ) -> dict[str, Future | None]:
+        """A task for each worker that holds some of these shards; None for a worker that was lost before it had one."""
+        futures: dict[str, Future | None] = {}
+        for address, mine in self._by_owner(numbers).items():
+            try:
+                asked = self._asked(address, question, arguments, mine)
+                threads = self._threads.get(address, 1)
+                futures[address] = self._backend.submit(address, function, self._token, mine, *more, *asked, threads)
+            except WorkerLostError:
+                futures[address] = None
+        return futures
 
-    def _merged_there(self, futures: dict[str, Future]) -> list[Nodes] | None:
-        """Add up the sums of many workers on workers; None where one of them failed (the sums then come one by one)."""
-        level = list(futures.values())
-        while len(level) > _FAN_IN:
-            level = [
-                self._client.submit(_merge_nodes, level[i : i + _FAN_IN], self.n_shards, pure=False)
-                for i in range(0, len(level), _FAN_IN)
-            ]
-        if self._finished({str(i): future for i, future in enumerate(level)}, owned=False):
+    def _merged_there(self, futures: Mapping[str, Future | None]) -> list[Nodes] | None:
+        """Add up the sums of many workers on workers; None for few workers, or if one failed: sums then come one by one."""
+        level = [future for future in futures.values() if future is not None]
+        if len(level) <= _FAN_IN or len(level) < len(futures):
             return None
-        with translated():
-            answers = self._client.gather(level)
+        while len(level) > _FAN_IN:
+            groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
+            with translated():
+                level = [self._client.submit(_merge_nodes, group, self.n_shards, pure=False) for group in groups]
+        try:
+            answers = self._awaited(self._client.gather(level, asynchronous=True), futures)
+        except WorkerLostError:
+            return None
         return None if any(isinstance(answer, held.NotHeld) for answer in answers) else list(answers)
 
     def _by_owner(self, numbers: Sequence[int]) -> dict[str, list[int]]:
@@ -240,11 +240,11 @@ class DaskShards(Placed):
             result.setdefault(self._owner[number], []).append(number)
         return result
 
-    def _answers(self, futures: dict[str, Future]) -> dict[str, object]:
+    def _answers(self, futures: Mapping[str, Future | None]) -> dict[str, object]:
         """What the workers answered; shards of workers that failed are moved to others."""
         lost = set(self._finished(futures))
         answers: dict[str, object] = {}
-        done = {address: future for address, future in futures.items() if address not in lost}
+        done = {a: future for a, future in futures.items() if future is not None and a not in lost}
         for address, answer in self._gathered(done).items():
             if isinstance(answer, held.NotHeld):
                 lost.add(address)
@@ -256,16 +256,26 @@ class DaskShards(Placed):
 
     def _gathered(self, futures: dict[str, Future]) -> dict[str, object]:
         """The results of tasks that ended, in one message; `NotHeld` for those whose worker died before it came."""
+        if not futures:
+            return {}
         try:
-            with translated():
-                return dict(zip(futures, self._client.gather(list(futures.values())), strict=True))
+            answers = self._awaited(self._client.gather(list(futures.values()), asynchronous=True), futures)
         except WorkerLostError:
-            return dict.fromkeys(futures, held.NotHeld())
+            if len(futures) == 1:
+                return dict.fromkeys(futures, held.NotHeld())
+            alone = [self._gathered({address: future}) for address, future in futures.items()]
+            return {address: answer for part in alone for address, answer in part.items()}
+        return dict(zip(futures, answers, strict=True))
 
     def _sent(self, address: str, value: object) -> Future:
-        """A value on a worker, by the way of data: tasks are to be small."""
-        with translated():
-            future: Future = self._client.scatter([value], workers=[address], hash=False)[0]
+        """A value on a worker, by the way of data: tasks are to be small. Raises `WorkerLostError`."""
+        scattered = self._client.scatter([value], workers=[address], hash=False, asynchronous=True)
+        try:
+            future: Future = self._awaited(scattered, [address])[0]
+        except (KeyError, TimeoutError, ClusterError) as error:
+            # The scheduler does not know the worker, or cannot connect to it; a lost scheduler is an error of its own.
+            self._check_scheduler()
+            raise WorkerLostError from error
         return future
 
     def _asked(
@@ -279,31 +289,77 @@ class DaskShards(Placed):
             return [question, part]
         return [self._sent(address, question), self._sent(address, part)]
 
-    def _finished(self, futures: dict[str, Future], *, owned: bool = True) -> list[str]:
+    def _finished(self, futures: Mapping[str, Future | None]) -> list[str]:
         """Wait for all; the addresses of workers that are gone, or that were given up because they did not answer."""
         began = time.monotonic()
-        lost: list[str] = []
-        while waiting := {a: f for a, f in futures.items() if a not in lost and not f.done()}:
+        lost = [address for address, future in futures.items() if future is None]
+        running = {address: future for address, future in futures.items() if future is not None}
+        while waiting := {a: f for a, f in running.items() if a not in lost and not f.done()}:
             self._wait(list(waiting.values()))
-            if all(future.done() for future in waiting.values()):
-                return lost
-            gone = [address for address in waiting if owned and address not in self._alive()]
-            if self._backend.timeout is not None and time.monotonic() - began > self._backend.timeout:
-                gone = [address for address, future in waiting.items() if not future.done()]
-                self._given_up.update(address for address in gone if owned)
+            waiting = {address: future for address, future in waiting.items() if not future.done()}
+            if waiting and self._overdue(began):
+                gone = list(waiting)
+                self._given_up.update(gone)
+            else:
+                gone = self._dropped(waiting)
             for address in gone:
-                if not futures[address].done():
-                    lost.append(address)
-                    with contextlib.suppress(Exception):
-                        futures[address].cancel(force=True)
+                lost.append(address)
+                with contextlib.suppress(Exception):
+                    running[address].cancel(force=True)
         return lost
+
+    def _awaited(self, work: Coroutine[object, object, _Result], needed: Collection[str]) -> _Result:
+        """The result of work in the client's event loop. `WorkerLostError` if a needed worker is gone or answers too late.
+
+        The client itself would wait forever for a worker that hangs, and for a result whose worker died.
+        """
+        began = time.monotonic()
+        running = asyncio.run_coroutine_threadsafe(work, self._client.loop.asyncio_loop)
+        try:
+            while not concurrent.futures.wait([running], self._interval).done:
+                if self._overdue(began):
+                    if len(needed) == 1:
+                        self._given_up.update(needed)
+                    raise WorkerLostError
+                if self._dropped(needed):
+                    raise WorkerLostError
+            with translated():
+                try:
+                    return running.result()
+                except concurrent.futures.CancelledError as error:
+                    self._check_scheduler()
+                    raise WorkerLostError from error
+        finally:
+            running.cancel()
+
+    def _check_scheduler(self) -> None:
+        """Raise `ClusterError` if the scheduler is lost: tasks are cancelled then, and also if a worker is lost."""
+        self._backend.alive()
+
+    @property
+    def _interval(self) -> float:
+        """Seconds to wait before the next check of the workers."""
+        return _LOOK if self._backend.timeout is None else min(_LOOK, self._backend.timeout)
+
+    def _overdue(self, began: float) -> bool:
+        """Is the time for an answer over?"""
+        return self._backend.timeout is not None and time.monotonic() - began > self._backend.timeout
+
+    def _dropped(self, addresses: Collection[str]) -> list[str]:
+        """Those of the workers that the scheduler does not have any more."""
+        alive = self._alive() if addresses else {}
+        return [address for address in addresses if address not in alive]
 
     def _wait(self, futures: list[Future]) -> None:
         from distributed import wait
 
-        left = _LOOK if self._backend.timeout is None else min(_LOOK, self._backend.timeout)
-        with translated(), contextlib.suppress(TimeoutError), self._client.as_current():
-            wait(futures, timeout=left)
+        with translated(), self._client.as_current():
+            try:
+                wait(futures, timeout=self._interval)
+            except TimeoutError:
+                pass
+            except concurrent.futures.CancelledError:
+                self._check_scheduler()
 
 
 class WorkerLostError(Exception):

@@ -29,8 +29,9 @@ class NotHeld:
     """The answer of a worker that does not hold the requested shards: it is new, or was restarted."""
 
 
-def hold(token: str, sources: dict[int, Source], shared: Shared) -> None:
-    """Take in shards, and what they share; samples are read when the first question comes."""
+def hold(token: str, part: tuple[dict[int, Source], Shared]) -> None:
+    """Take in shards by their numbers, and what they share; samples are read when the first question comes."""
+    sources, shared = part
     held = _placements.setdefault(token, _Held())
     with held.lock:
         held.shared.update(shared)
