@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 import fieldfit as ff
 from fieldfit.api.refine import _first
+from fieldfit.data.container import read_container, write_container
 from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy
 from fieldfit.refinement.estimating import SampleConditions, symmetric_scores
 from fieldfit.refinement.optimal import model_weights, refine_densely
 from fieldfit.refinement.refined import Refined
-from fieldfit.types import DataError, ModelError, PolicyError
+from fieldfit.types import DataError, FileFormatError, ModelError, PolicyError
 from fieldfit.variance.meat import ScoreVariance
 
 CHAIN = ff.BoltzmannMachine(5, [(k, k + 1) for k in range(4)], states=(-1, 1))
@@ -167,6 +168,21 @@ def test_summary_file_and_functionals(tmp_path: Path) -> None:
         loaded.influence()
     again = ff.load(path, x)
     np.testing.assert_allclose(again.influence(), influence, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("message", 3), ("steps", 0.5), ("accepted", 1), ("seconds", "1"), ("first", None)]
+)
+def test_a_file_with_a_changed_account_is_refused(tmp_path: Path, name: str, value: object) -> None:
+    model = ff.BoltzmannMachine(3)
+    ff.fit(model, model.sample([1.0, -1.0, 0.5], 300, random_state=0).values, "PL1 >> optimal").save(
+        tmp_path / "a.ff"
+    )
+    header, arrays = read_container(tmp_path / "a.ff")
+    header["refinement"]["account"][name] = value
+    write_container(tmp_path / "b.ff", header, arrays)
+    with pytest.raises(FileFormatError, match=f"'{name}' of the second stage"):
+        ff.load(tmp_path / "b.ff")
 
 
 def test_an_influence_is_a_derivative() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
 from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import SecondStage, StageAccount, StageFit
@@ -67,7 +67,14 @@ def read_refinement(header: Plain, first_theta: FloatArray) -> Refinement:
     if not isinstance(staged, Staged) or staged.second.account is None:
         raise DataError(f"'{header['estimator']}' has no second stage of moment conditions.")
     test = None if header["test"] is None else _read_test(header["test"])
-    return Refinement(staged.second, first_theta, staged.second.account(**header["account"]), None, test)
+    account = staged.second.account(**header["account"])
+    for name, kind in get_type_hints(type(account)).items():
+        value = getattr(account, name)
+        if type(value) not in ((int, float) if kind is float else (kind,)):
+            raise DataError(f"'{name}' of the second stage is {value!r}; it must be of the type {kind.__name__}.")
+        if kind is float:
+            float(value)
+    return Refinement(staged.second, first_theta, account, None, test)
 
 
 def _read_test(test: Plain) -> SpecificationTest:
