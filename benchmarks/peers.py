@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".venv-peers"
-PEERS = ("pyagrum", "python-crfsuite", "scikit-learn")
+PEERS = ("pyagrum", "python-crfsuite", "scikit-learn", "llvmlite", "numba", "skglm")
 
 
 def interpreter() -> str:
