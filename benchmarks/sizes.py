@@ -1,6 +1,6 @@
 """Large pairwise fields: whole fits with their CPU seconds and memory, and growth of whole fits with fitted slopes.
 
-    python benchmarks/sizes.py [proteins] [samples] [grid] [sparse] [growth]
+    python benchmarks/sizes.py [proteins] [samples] [grid] [untied_grid] [sparse] [growth]
 
 Each size runs in a process of its own with one thread. Memory is the most that the process has had, imports and data
 included. Fits end at a gradient of 1e-4 for each sample.
@@ -58,6 +58,12 @@ def grid() -> tuple[ff.Model, np.ndarray, dict[str, Any]]:
     return model, walks(1000, 1000, 2).reshape(1, -1), {}
 
 
+def untied_grid() -> tuple[ff.Model, np.ndarray, dict[str, Any]]:
+    """One image of 1,000 × 1,000 pixels, a coupling for each edge and a bias for each pixel."""
+    model = ff.BoltzmannMachine.grid(1000, 1000, biases=True)
+    return model, walks(1000, 1000, 2).reshape(1, -1), {"sigma2": 1.0}
+
+
 def sparse() -> tuple[ff.Model, np.ndarray, dict[str, Any]]:
     """10,000 binary variables with 50,000 edges, 1,000 samples."""
     return (
@@ -67,7 +73,7 @@ def sparse() -> tuple[ff.Model, np.ndarray, dict[str, Any]]:
     )
 
 
-SIZES = {"proteins": proteins, "samples": samples, "grid": grid, "sparse": sparse}
+SIZES = {"proteins": proteins, "samples": samples, "grid": grid, "untied_grid": untied_grid, "sparse": sparse}
 
 
 def run(name: str) -> None:
