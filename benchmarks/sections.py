@@ -86,9 +86,9 @@ rows of a table count once here; the simulated answers have no equal rows.""",
     "glmnet": Section(
         "Networks against nodewise glmnet with EBIC",
         ["networks.py", "glmnet"],
-        """IsingFit is nodewise glmnet with EBIC and the AND rule. Both programs have the same λ path and γ = 0.25. The first
-seconds are those of glmnet at its usual tolerance, the last those at 1e-14, with which edges and weights are compared. It
-needs R with glmnet (Debian: r-cran-glmnet).""",
+        """IsingFit is nodewise glmnet with EBIC and the AND rule. Both programs have the same λ path and γ = 0.25. `glmnet
+s` is at its usual tolerance. Edges and weights are compared with those at 1e-14. Equal rows count once in fieldfit. The
+script needs R with glmnet (Debian: r-cran-glmnet).""",
         runs=1,
     ),
     "chains": Section(
