@@ -1,5 +1,6 @@
 """Many cases of one target; in a file of its own, so that processes of `python -m tests.fuzz` can import it."""
 
+import gc
 import os
 import sys
 import tempfile
@@ -20,6 +21,8 @@ def fuzz(name, first, cases, seconds):
     fieldfit.set_threads(1)  # the cases are small: a second thread only waits
     target = next(target for target in SEEDS if target.__name__ == name)
     seeds, refused, wrong = beginnings(target), 0, 0
+    gc.collect()
+    gc.freeze()  # imported modules and seeds stay: there is nothing to collect among them
     began, number = time.process_time(), first
     while number < first + cases and time.process_time() - began < seconds:
         try:

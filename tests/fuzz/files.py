@@ -1,5 +1,6 @@
 """More files from strangers as functions of bytes: alignments, parameters, dumps, edges, numbers, checkpoints, shards."""
 
+import atexit
 import contextlib
 import dataclasses
 import functools
@@ -7,6 +8,9 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import random
+import shutil
 import tempfile
 import zipfile
 from pathlib import Path
@@ -14,23 +18,39 @@ from pathlib import Path
 import numpy as np
 
 import fieldfit as ff
+from tests.fuzz.changed import changed_file
 
 _SHARD = 64  # bytes of the header of a shard
 
 
 @contextlib.contextmanager
-def _in_folder(content, name):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        path.write_bytes(content)
+def in_folder(content, name):
+    """The content as a file of this name, alone in a folder; the process has one folder for all cases."""
+    folder = _folder()
+    path = folder / name
+    path.write_bytes(content)
+    try:
         yield path
+    finally:
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry)
+            else:
+                os.unlink(entry)
+
+
+@functools.cache
+def _folder():
+    made = tempfile.TemporaryDirectory()
+    atexit.register(made.cleanup)
+    return Path(made.name)
 
 
 def alignment(content):
     """FASTA, A2M and A3M, and the weights of the sequences."""
     from fieldfit.data.alignments import read_alignment, sequence_weights
 
-    with _in_folder(content, "a.a3m") as path:
+    with in_folder(content, "a.a3m") as path:
         sequence_weights(read_alignment(path, alphabet="rna" if content[:2] == b">r" else "protein", most_gaps=0.9))
 
 
@@ -38,7 +58,7 @@ def plmc_file(content):
     """The binary parameter file of plmc."""
     from fieldfit.proteins.parameter_file import read_plmc
 
-    with _in_folder(content, "a.params") as path:
+    with in_folder(content, "a.params") as path:
         assert read_plmc(path).theta.ndim == 1
 
 
@@ -46,7 +66,7 @@ def crfsuite_dump(content):
     """A dump of CRFsuite, used for a sentence."""
     from fieldfit.compat.sklearn_crfsuite import CRF
 
-    with _in_folder(content, "model.txt") as path:
+    with in_folder(content, "model.txt") as path:
         CRF(model_filename=str(path)).predict_single(["a", "b"])
 
 
@@ -54,7 +74,7 @@ def edges(content):
     """A file of edges, or the text of a grid."""
     from fieldfit.cli.values import as_edges
 
-    with _in_folder(content, "a.edges") as path:
+    with in_folder(content, "a.edges") as path:
         ends, _ = as_edges(str(path), ["a", "b", "c", "d"])
     ff.BoltzmannMachine(4, edges=ends)
 
@@ -87,7 +107,7 @@ def clusters(content):
     """A file of variables and their clusters."""
     from fieldfit.cli.commands.network import read_clusters
 
-    with _in_folder(content, "a.csv") as path:
+    with in_folder(content, "a.csv") as path:
         read_clusters(path, ("a", "b"))
 
 
@@ -96,7 +116,7 @@ def packed_text(content):
     from fieldfit.data.table import read_table
     from fieldfit.shards.sentence_files import SentenceFile
 
-    with _in_folder(content, "a.csv.gz") as path:
+    with in_folder(content, "a.csv.gz") as path:
         with contextlib.suppress(ff.types.FieldfitError):
             SentenceFile(str(path)).width()
         read_table(path)
@@ -106,7 +126,7 @@ def text_shards(content):
     """`fieldfit shard`: a table in blocks."""
     from fieldfit.shards.making import TextTable, make_shards
 
-    with _in_folder(content, "a.csv") as path:
+    with in_folder(content, "a.csv") as path:
         made = make_shards(TextTable(path), path.parent / "shards", rows=2)
         assert sum(made.read(number).n for number in range(len(made.files))) == made.n
 
@@ -117,7 +137,7 @@ def sentence_shards(content):
     from fieldfit.shards.making_sentences import divide_sentences
     from fieldfit.shards.sentence_files import SentenceFiles
 
-    with _in_folder(content, "a.conll") as path:
+    with in_folder(content, "a.conll") as path:
         divide_sentences(path, path.parent / "pieces", 2)
         files = SentenceFiles.matching(str(path.parent / "pieces" / "*"))
         files.learn(parse_templates("U00:%x[0,0]\nU01:%x[-1,0]/%x[1,0]\nB\n"))
@@ -138,26 +158,27 @@ def shard_file(content):
         "states": [[0, 1]] * min(columns, 50), "weight_kind": "importance" if any(head[22:24]) else None,
         "total_weight": 3.0, "files": [{"name": "00000.shard", "rows": rows, "digest": digest.hexdigest()}],
     }  # fmt: skip
-    with _in_folder(bytes(head) + body, "00000.shard") as path:
+    with in_folder(bytes(head) + body, "00000.shard") as path:
         (path.parent / INDEX).write_text(json.dumps(index))
-        ff.fit(ff.BoltzmannMachine(3, biases=True), open_folder(path.parent).path, "PL1", sigma2=1.0, max_iter=3)
+        ff.fit(_machine(), open_folder(path.parent).path, "PL1", sigma2=1.0, max_iter=3)
+
+
+@functools.cache
+def _machine():
+    return ff.BoltzmannMachine(3, biases=True)
 
 
 def checkpoint(content):
     """The file of a checkpoint, from which a fit goes on: with one stage, or with two if the file says so."""
-    with _in_folder(content, "a.state") as path:
+    with in_folder(content, "a.state") as path:
         _resume(path, _policy_in(content))
 
 
 def changed_checkpoint(content):
     """A checkpoint as a valid archive whose header or arrays are changed; the content decides how."""
-    import random
-
-    from tests.fuzz.targets import rearranged
-
     source = random.Random(content)
     policy = source.choice(["PL1", *STAGED])
-    with _in_folder(rearranged(checkpoint_seed(policy), source), "a.state") as path:
+    with in_folder(b"", "a.state") as path, changed_file(path, checkpoint_seed(policy), source):
         _resume(path, policy)
         if source.random() < 0.05:  # the same steps, after the samples are read and compiled again
             _fit(ff.Checkpoint(path, resume=True), policy)
@@ -233,7 +254,7 @@ def shard_seed():
     """A shard of three columns."""
     from fieldfit.shards.making import TextTable, make_shards
 
-    with _in_folder(b"a,b,c\n0,1,1\n1,0,1\n1,1,0\n0,0,1\n", "a.csv") as path:
+    with in_folder(b"a,b,c\n0,1,1\n1,0,1\n1,1,0\n0,0,1\n", "a.csv") as path:
         folder = make_shards(TextTable(path), path.parent / "shards", rows=9)
         return (folder.path / folder.files[0].name).read_bytes()
 
@@ -292,5 +313,5 @@ SEEDS = {
     sentence_shards: lambda: [b"the DT O\ncat NN B\n\na DT O\n\nb DT O\n"],
     shard_file: lambda: [shard_seed()],
     checkpoint: lambda: [checkpoint_seed(policy) for policy in ("PL1", *STAGED)],
-    changed_checkpoint: lambda: [bytes(8)],
+    changed_checkpoint: lambda: [bytes([number] * 8) for number in range(64)],
 }

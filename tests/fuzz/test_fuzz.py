@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,14 +27,42 @@ def test_only_errors_of_fieldfit_come_out(target):
     assert refused > 0
 
 
-#: Targets of several readers, of which one at least refuses each content, and targets that change what they read.
-REFUSING = (targets.files.option_texts, targets.files.packed_text, targets.files.changed_checkpoint, targets.use)
+#: Targets that change what they read: the content decides how.
+CHANGING = (targets.files.changed_checkpoint, targets.use, targets.store_values)
+#: Targets of several readers, of which one at least refuses each content, and those that change what they read.
+REFUSING = (targets.files.option_texts, targets.files.packed_text, *CHANGING)
 
 
 @pytest.mark.parametrize("target", [target for target in targets.SEEDS if target not in REFUSING])
 def test_contents_without_changes_are_accepted(target):
     """Otherwise a target would fuzz its first check only."""
     assert all(targets.accepted(target, content) for content in targets.SEEDS[target]())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("target", CHANGING, ids=lambda target: target.__name__)
+def test_some_changes_are_accepted_and_some_are_refused(target):
+    assert {targets.accepted(target, content) for content in targets.SEEDS[target]()} == {True, False}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("target", CHANGING[:2], ids=lambda target: target.__name__)
+def test_a_change_has_the_same_result_with_an_archive_and_without(target, monkeypatch):
+    """Most cases skip the archive."""
+    for content in targets.SEEDS[target]()[:25]:
+        monkeypatch.setattr(targets.changed, "ARCHIVES", 0.0)
+        without = outcome(target, content)
+        monkeypatch.setattr(targets.changed, "ARCHIVES", 1.0)
+        assert outcome(target, content) == without
+
+
+def outcome(target, content):
+    """The message of the refusal, without the place of the file; None if the content is accepted."""
+    try:
+        target(content)
+    except targets.FieldfitError as error:
+        return re.sub(r"/\S*fieldfit-fuzz-\w+\.ff", "", str(error))
+    return None
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -94,7 +94,7 @@ class Prepared:
         """Which parameters (r,) are free and have no penalty."""
         return self.free & ~self.penalty.penalised
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of the samples and their weights."""
         return self.model.fingerprint(self.dataset)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from fieldfit.sweep.grid import Sweep
 from fieldfit.sweep.process import ProcessName
-from fieldfit.sweep.progress import SweepDisplay, choose_display
+from fieldfit.sweep.progress import Silent, SweepDisplay, choose_display
 from fieldfit.sweep.store import Counts, Store
 from fieldfit.sweep.worker import work, work_in
 from fieldfit.threads import processors
@@ -330,7 +330,10 @@ def _noting_interrupts() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def _watch(path: Path, display: SweepDisplay) -> Iterator[None]:
-    """A thread that reads the store and moves the display, whoever does the work."""
+    """A thread that reads the store and moves the display, whoever does the work; none if nothing is shown."""
+    if isinstance(display, Silent):
+        yield
+        return
     ended = threading.Event()
 
     def look() -> None:
