@@ -1,4 +1,4 @@
-"""Saved fits and checkpoints with a changed header or array, in archives that are valid.
+"""Saved fits and checkpoints with changed headers and arrays, in archives that are valid.
 
 The bytes of archives are fuzzed by targets of their own. Here most cases skip the archive, whose reading takes most of the
 time: the readers get what `read_container` makes of it. One case in ten reads an archive.
@@ -23,7 +23,7 @@ _real = container.read_container
 
 @contextlib.contextmanager
 def changed_file(path, content, source):
-    """A file at the path, for the time of a case: the content with one change that the random source chooses."""
+    """A file at the path, for the time of a case: the content with changes that the random source chooses."""
     header, arrays = _changed(content, source)
     if source.random() < ARCHIVES:
         path.write_bytes(_archive(header, arrays))
@@ -57,26 +57,33 @@ def _unpacked(content):
 
 
 def _changed(content, source):
-    """Change one value of the header or one array."""
+    """Change one to three values of the header or arrays."""
     text, arrays = _unpacked(content)
-    header = json.loads(text)
-    if source.random() < 0.5:
-        _change(header["content"], source)
-        return header, arrays
-    name = source.choice(sorted(arrays))
-    array = arrays[name].copy()
+    header, arrays = json.loads(text), dict(arrays)
+    for _ in range(source.choice((1, 1, 2, 3))):
+        if source.random() < 0.5:
+            _change(header["content"], source)
+        else:
+            name = source.choice(sorted(arrays))
+            arrays[name] = _changed_array(arrays[name], source)
+            header["arrays"][name]["shape"] = list(arrays[name].shape)
+    return header, arrays
+
+
+def _changed_array(array, source):
+    """An array with one element replaced, or with a row more or less."""
     extremes = (
         [0, 1, -1, 2**31 - 1, -(2**31), np.iinfo(np.int64).max]
         if array.dtype.kind in "iu"
         else [np.nan, np.inf, -1e308, 0]
     )
     if array.size and source.random() < 0.7:
+        array = array.copy()
         with np.errstate(all="ignore"):
             array.flat[source.randrange(array.size)] = np.array(source.choice(extremes)).astype(array.dtype)
     elif array.ndim and array.shape[0]:
         array = array[:-1] if source.random() < 0.5 else np.concatenate([array, array[:1]])
-    header["arrays"][name]["shape"] = list(array.shape)
-    return header, arrays | {name: array}
+    return array
 
 
 def _change(value, source):
