@@ -116,8 +116,6 @@ def test_checkpoints_of_other_fits_are_refused(samples, tmp_path):
         *given, options = arguments
         with pytest.raises(FieldfitError, match=f"another {what}"):
             ff.fit(*given, checkpoint=resumed, **options)
-    with pytest.raises(FieldfitError, match="automatic weights"):
-        ff.fit(model, values, "PL1 + PL2", checkpoint=tmp_path / "other", weights="auto")
     with pytest.raises(FieldfitError, match="makes its separate fits at once"):
         ff.fit(model, values, "Nodewise >> optimal", checkpoint=tmp_path / "other")
     with pytest.raises(FieldfitError, match="must be the path"):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
-from typing import ClassVar
+from itertools import count, takewhile
 
 import numpy as np
 
@@ -23,6 +25,8 @@ from fieldfit.words import counted
 
 #: Prefix of the names of a second stage's arrays.
 _SECOND = "second."
+#: Names of the arrays of the fits that choose automatic weights: the number of the fit and the name in its state.
+_ROUND = re.compile(r"round([0-9]{1,6})\.(.+)")
 #: What identifies the fit of a checkpoint, with words for messages.
 _IDENTITY = {
     "model": "model",
@@ -106,7 +110,7 @@ def file_keeper(checkpoint: Checkpoint, prepared: Prepared, method: str) -> File
 class FileKeeper:
     """Keeps the states of a descent in a file."""
 
-    _first_must_succeed: ClassVar[bool] = True  # report a file that cannot be written before the work, not after it
+    _first_must_succeed: bool = True  # report a file that cannot be written before the work, not after it
 
     def __init__(self, checkpoint: Checkpoint, identity: dict[str, str]) -> None:
         self._checkpoint, self._path = checkpoint, os.fspath(checkpoint.path)
@@ -203,9 +207,51 @@ class SecondKeeper(FileKeeper):
         return self._counted(self._begun)
 
 
+class RoundKeeper(FileKeeper):
+    """Keeps the states of one of the fits that choose automatic weights, beside the last states of the fits before it.
+
+    A fit that has ended ends again at once from its last state, so the rounds are repeated up to the one that was stopped.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, identity: dict[str, str], number: int) -> None:
+        self._number, self._before = number, {}
+        self._first_must_succeed = number == 0
+        super().__init__(replace(checkpoint, resume=checkpoint.resume or number > 0), identity)
+
+    def _read(self) -> State | None:
+        header, arrays = read_container(self._path, kind="checkpoint")
+        self._check(header.get("belongs_to"))
+        rounds = _rounds(arrays)
+        self._before = {
+            f"round{number}.{name}": array
+            for number, state in enumerate(rounds[: self._number])
+            for name, array in state.items()
+        }
+        return self._counted(rounds[self._number]) if self._number < len(rounds) else None
+
+    def _write(self, state: State) -> None:
+        header = {"kind": "checkpoint", "belongs_to": self._identity}
+        write_container(
+            self._path, header, self._before | {f"round{self._number}.{name}": a for name, a in state.items()}
+        )
+
+
+def round_keepers(
+    checkpoint: Checkpoint, prepared: Prepared, method: str, weights: object
+) -> Callable[[int], RoundKeeper]:
+    """Return a function from the number of a fit to its keeper. ``weights`` are the options of the automatic weights."""
+    identity = _identity(prepared, method)
+    identity["policy"] += f", weights={weights!r}"
+    return partial(RoundKeeper, checkpoint, identity)
+
+
 def describe_state(path: str | os.PathLike[str]) -> str:
     """Describe the state in a checkpoint, such as "the state after 12 iterations"."""
-    first, second = _stages(read_container(path, kind="checkpoint")[1])
+    arrays = read_container(path, kind="checkpoint")[1]
+    if rounds := _rounds(arrays):
+        iterations = counted(_iterations(rounds[-1]) or 0, "iterations")
+        return f"the state after {iterations} of fit {len(rounds)} of the automatic weights"
+    first, second = _stages(arrays)
     state = f"the state after {counted(_iterations(second or first) or 0, 'iterations')}"
     return f"{state} of the second stage" if second else state
 
@@ -214,6 +260,15 @@ def _stages(arrays: Arrays) -> tuple[State, State]:
     """The states of the first and of the second stage; a stage that has not begun has no arrays."""
     second = {name.removeprefix(_SECOND): array for name, array in arrays.items() if name.startswith(_SECOND)}
     return {name: array for name, array in arrays.items() if not name.startswith(_SECOND)}, second
+
+
+def _rounds(arrays: Arrays) -> list[State]:
+    """The states of the fits of automatic weights, from the first up to the first that is missing."""
+    states: dict[int, State] = {}
+    for name, array in arrays.items():
+        if (parts := _ROUND.fullmatch(name)) is not None:
+            states.setdefault(int(parts[1]), {})[parts[2]] = array
+    return [states[number] for number in takewhile(states.__contains__, count())]
 
 
 def _iterations(state: State) -> int | None:
@@ -246,13 +301,10 @@ def _digest(text: str, *arrays: Array) -> str:
     return digest.hexdigest()
 
 
-def refuse_checkpoint(estimator: Policy | Staged, automatic: bool) -> None:
+def refuse_checkpoint(estimator: Policy | Staged) -> None:
     """Raise an error for fits whose state a checkpoint cannot store."""
-    reasons = {
-        f"'{estimator}', which makes its separate fits at once": isinstance(estimator, Staged)
-        and not estimator.second.fits_first,
-        "automatic weights": automatic,
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise FieldfitError(f"A checkpoint cannot store the state of {reason}. Fit without one of the two.")
+    if isinstance(estimator, Staged) and not estimator.second.fits_first:
+        raise FieldfitError(
+            f"A checkpoint cannot store the state of '{estimator}', which makes its separate fits at once. Fit without one "
+            "of the two."
+        )

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import compress
 
+from fieldfit.api.checkpoint import RoundKeeper, round_keepers
 from fieldfit.api.moments import runaway
 from fieldfit.api.options import EstimationOptions
 from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
@@ -46,7 +48,14 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
     )  # fmt: skip
     weights = None
     if automatic is not None:
-        prepared, weights = with_automatic_weights(prepared, automatic, settings, options.gradient)
+        keepers = None
+        if options.kept is not None:
+            keepers = round_keepers(options.kept, prepared, options.method, automatic)
+            keepers(0).tell()
+        settings = replace(settings, checkpoint=None)
+        prepared, weights = with_automatic_weights(prepared, automatic, settings, options.gradient, keepers)
+        if keepers is not None and not weights.interrupted:
+            settings = replace(settings, keeper=keepers(len(weights.history)))
     if weights is not None and weights.interrupted:
         solution = solve(prepared, replace(settings, max_iter=0), at_optimum=True)
         solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
@@ -101,7 +110,11 @@ def drift_checked(fit: Fit) -> Fit:
 
 
 def with_automatic_weights(
-    prepared: Prepared, automatic: AutoWeights, settings: Settings, tol: float
+    prepared: Prepared,
+    automatic: AutoWeights,
+    settings: Settings,
+    tol: float,
+    keepers: Callable[[int], RoundKeeper] | None = None,
 ) -> tuple[Prepared, WeightsResult]:
     """Choose automatic weights β. Return the same samples and Z with them, starting at the θ of the last round."""
     tell, selection = settings.tell, prepared.drawn
@@ -118,6 +131,7 @@ def with_automatic_weights(
         l1=prepared.penalty.l1,
         part=None if prepared.dataset.in_pieces else partial(_part, prepared),
         callback=None if tell is None else lambda state, x: tell(state),
+        keepers=keepers,
     )
     bound = chosen_weights.policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, prepared.open)

@@ -167,7 +167,7 @@ def fit(
         check_drift=check_drift,
     )  # fmt: skip
     if options.kept is not None:
-        refuse_checkpoint(estimator, options.automatic is not None)
+        refuse_checkpoint(estimator)
     if isinstance(estimator, Staged):
         return fit_stages(model, data, estimator, options)
     return fit_policy(model, data, estimator, options)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fieldfit.api.checkpoint import Checkpoint, file_keeper
+from fieldfit.api.checkpoint import Checkpoint, FileKeeper, file_keeper
 from fieldfit.api.prepare import Prepared
 from fieldfit.api.progress import TimeLeft
 from fieldfit.optim import Progress, Solution, Status
@@ -45,6 +45,8 @@ class Settings:
         its sampling error.
     near_optimum
         Whether the distance from the start to the optimum is about the sampling error.
+    keeper
+        What keeps the states, in place of ``checkpoint``.
     """
 
     method: Method
@@ -56,6 +58,7 @@ class Settings:
     checkpoint: Checkpoint | None = None
     as_start: bool = False
     near_optimum: bool = False
+    keeper: FileKeeper | None = None
 
 
 def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -> Solution:
@@ -86,7 +89,9 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             interrupted = True
 
     left = TimeLeft(settings.max_iter)
-    written = None if settings.checkpoint is None else file_keeper(settings.checkpoint, prepared, settings.method)
+    written = settings.keeper
+    if settings.checkpoint is not None:
+        written = file_keeper(settings.checkpoint, prepared, settings.method)
     keeper: Keeper | None = written
     if keeper is not None and near_enough is not None:
         keeper = JudgedKeeper(keeper, near_enough)

@@ -124,6 +124,8 @@ class Descent(ABC):
             self._restore(saved)
             if self._told():  # the state may be from before the last iteration was reported
                 return Status.CALLBACK
+            if self.current.norm > gtol and self._stalled():  # the descent of the state had ended
+                return Status.ROUNDING
         elif not self.begin():
             return Status.NOT_FINITE
         elif self._recorded():

@@ -21,6 +21,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.objective import Objective
 from fieldfit.optim import Callback, Solution, Status
 from fieldfit.optim.choose import Method
+from fieldfit.optim.keeping import Keeper
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
@@ -93,6 +94,7 @@ def automatic_weights(
     l1: FloatArray | None = None,
     part: Callable[[IntArray], Part] | None = None,
     callback: Callback | None = None,
+    keepers: Callable[[int], Keeper] | None = None,
 ) -> WeightsResult:
     """Choose β for the terms (or components) of a policy whose Z is drawn.
 
@@ -100,12 +102,13 @@ def automatic_weights(
     ``tol`` is the gradient, for each sample, at which θ has converged, ``max_iter`` the optimiser's iterations in a round.
     ``part(rows)`` gives the policy bound to some of the samples and what compiles their selections; without it (and
     with weighted samples) the statistics come from all of them. ``callback`` is called in the fits to all samples. An
-    interrupt ends the search with the current result.
+    interrupt ends the search with the current result. ``keepers(number)`` gives what keeps the states of a fit of θ; from
+    their last states the search is repeated with the same bits.
     """
     with one_blas_thread():  # many small products between evaluations
         drawn = DrawnPolicy.of(bound, options.by, selection, objective.problem, compile_problem)
         alternation = _Alternation(
-            _Ground(drawn, objective, l1), options, tol, max_iter, method, counts, part, callback
+            _Ground(drawn, objective, l1), options, tol, max_iter, method, counts, part, callback, keepers
         )
         return alternation.run()
 
@@ -126,8 +129,9 @@ class _Alternation:
         counts: bool,
         part: Callable[[IntArray], Part] | None,
         callback: Callback | None,
+        keepers: Callable[[int], Keeper] | None,
     ) -> None:
-        self.all, self.options, self.callback = ground, options, callback
+        self.all, self.options, self.callback, self.keepers = ground, options, callback, keepers
         self.tol, self.max_iter, self.method = tol, max_iter, method
         drawn, objective = ground.drawn, ground.objective
         self.groups = groups = drawn.groups
@@ -251,6 +255,7 @@ class _Alternation:
             l1=ground.l1,
             near=near,
             callback=self.callback if ground is self.all else None,
+            keeper=None if self.keepers is None else self.keepers(len(self.history)),
         )
         self.theta = mixed.full(solution.x).copy()
         self.work = self.work.and_fit(solution, ground is self.all)
