@@ -43,10 +43,10 @@ def fitted(n, options, kept=None):
 
 def stopping_at(monkeypatch, number):
     """End the process's work after a write of the file; gives the writes that were made."""
-    usual, writes = module.write_container, []
+    writes: list[str] = []
 
     def write(path, *given):
-        usual(path, *given)
+        write_container(path, *given)
         writes.append(path)
         if len(writes) == number:
             raise StoppedError
@@ -97,7 +97,7 @@ def test_an_interrupt_in_a_later_round(tmp_path):
     state = describe_state(path)
     assert state.startswith("the state after ")
     assert "of the automatic weights" in state
-    said = []
+    said: list[str] = []
     same(fitted(400, {}, ff.Checkpoint(path, resume=True, tell=said.append)), whole)
     assert said == [f"resuming: {path} has {state}"]
 
@@ -133,12 +133,10 @@ fitted(400, {{"progress": slowly}}, ff.Checkpoint({path!r}, every=0.0))
 def test_a_killed_process_goes_on(tmp_path):
     path = tmp_path / "state"
     program = PROGRAM.format(folder=os.path.dirname(__file__), path=str(path))
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for _ in range(7):
-        assert process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    process.wait(30)
-    process.stdout.close()
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(7):
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
     assert "automatic weights" in describe_state(path)
     same(fitted(400, {}, ff.Checkpoint(path, resume=True)), fitted(400, {}))

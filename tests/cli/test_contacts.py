@@ -1,7 +1,15 @@
 """`fieldfit contacts`: from an alignment file to a table, a picture and files that other tools read."""
 
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
+
+import fieldfit as ff
 
 LETTERS = "-ACGU"
 
@@ -43,6 +51,52 @@ def test_files(run, family, tmp_path):
         "contacts.csv", "mutations.csv", "parameters.plmc", "model.ff", "contact_map.png", "contact_map.svg"
     }  # fmt: skip
     assert (out / "contacts.csv").read_text().startswith("i,j,column_i,column_j,norm,score,distance\n")
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on(run, family, tmp_path):
+    options = [
+        "contacts",
+        str(family[0]),
+        "--alphabet",
+        "rna",
+        "--penalty",
+        "ccmpred",
+        "--tol",
+        "1e-9",
+        "--threads",
+        "1",
+    ]
+    state = tmp_path / "state"
+    kept = [*options, "--checkpoint", str(state), "--checkpoint-every", "0"]
+    with subprocess.Popen([sys.executable, "-m", "fieldfit", *kept], stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not state.exists():
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+    assert run(*kept).code == 2  # the file exists
+    whole = run(*options, "--out", tmp_path / "whole")
+    rest = run(*kept, "--resume", "--out", tmp_path / "rest")
+    assert rest.code == whole.code == 0, rest.err
+    assert "resuming: " in rest.err
+    first, second = (ff.load(tmp_path / name / "model.ff").theta for name in ("whole", "rest"))
+    assert first.tobytes() == second.tobytes()
+
+
+def test_ctrl_c_names_the_checkpoint(run, family, tmp_path, monkeypatch):
+    from fieldfit.cli import progress
+
+    @contextmanager
+    def interrupted(*_):
+        def tell(state):
+            if state.iteration == 2:
+                raise KeyboardInterrupt
+
+        yield tell
+
+    monkeypatch.setattr(progress, "shown_progress", interrupted)
+    ended = run("contacts", family[0], "--alphabet", "rna", "--threads", 1, "--checkpoint", tmp_path / "state")
+    assert ended.code == 130
+    assert "the same command with --resume continues from there" in " ".join(ended.err.split())
 
 
 def test_few_sequences_get_a_caution(run, family, tmp_path):

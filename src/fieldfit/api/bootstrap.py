@@ -13,6 +13,7 @@ Simulated samples get a new Z.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fieldfit.api.checkpoint import Checkpoint, ReplicateKeeper, as_checkpoint
 from fieldfit.api.estimate_table import half_width
 from fieldfit.api.functionals import Estimate, value_and_gradient
 from fieldfit.api.validation import fitted_like
@@ -282,6 +284,7 @@ def bootstrap_fit(
     random_state: int = 0,
     n_jobs: int = 1,
     progress: Callable[[int, int], object] | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
 ) -> Bootstrap:
     """Fit resampled data in the same way: a check of the standard errors, and intervals for few samples.
 
@@ -298,6 +301,9 @@ def bootstrap_fit(
         Number of processes; -1: one for each processor.
     progress : callable or None, default: None
         Called with the number of resamples done and of all.
+    checkpoint : str, Path, Checkpoint or None, default: None
+        A file that keeps the finished resamples. With `Checkpoint`'s ``resume`` only the others are computed, and the
+        result is that of an uninterrupted bootstrap, bit by bit.
 
     Returns
     -------
@@ -323,18 +329,64 @@ def bootstrap_fit(
     dataset = check(dataset)
     slim = replace(fit, prepared=None, refinement=fit.refinement and replace(fit.refinement, working=None))
     refit = _Refit(slim, draw, dataset)
-    theta = np.empty((resamples, len(fit.theta)))
-    separated = np.zeros(theta.shape, dtype=bool)
-    reasons = []
-    seeds = replicate_seeds(seed(random_state), resamples)
+    chosen_seed = seed(random_state)
+    seeds = replicate_seeds(chosen_seed, resamples)
+    kept, keeper = as_checkpoint(checkpoint), None
+    if kept is not None:
+        what = f"bootstrap of {chosen}, {resamples} resamples, random_state {chosen_seed}"
+        keeper = ReplicateKeeper.of(kept, fit.needed, str(fit.estimator), fit.theta, what)
+        keeper.tell()
+    made = _Resamples.of(resamples, len(fit.theta), keeper)
     with steps("bootstrap", resamples, progress) as step:
-        for line, (estimate, infinite, reason) in enumerate(_each(refit, seeds, n_jobs)):
-            theta[line], separated[line] = estimate, infinite
-            reasons += [reason] if reason else []
-            if len(reasons) > _MOST_FAILED * resamples:
-                raise ModelError(f"More than half of the resamples have no estimate: {reasons[0]}")
+        for _ in range(made.done):
             step()
-    return Bootstrap(fit, chosen, theta, separated)
+        try:
+            for estimate in _each(refit, seeds[made.done :], n_jobs):
+                made.add(*estimate)
+                step()
+                made.keep(last=False)
+        finally:
+            made.keep(last=True)
+    return Bootstrap(fit, chosen, made.theta, made.separated)
+
+
+class _Resamples:
+    """The estimates of the resamples so far, in the order of their seeds."""
+
+    def __init__(self, theta: FloatArray, separated: BoolArray, keeper: ReplicateKeeper | None) -> None:
+        self.theta, self.separated, self.done = theta, separated, 0
+        self._keeper = keeper
+        self._reasons: list[str] = []
+
+    @classmethod
+    def of(cls, resamples: int, r: int, keeper: ReplicateKeeper | None) -> _Resamples:
+        """None yet, or those in the keeper's file."""
+        made = cls(np.empty((resamples, r)), np.zeros((resamples, r), dtype=bool), keeper)
+        saved = None if keeper is None else keeper.saved
+        if saved is None:
+            return made
+        theta, separated = (saved.get(name, np.zeros(0)) for name in ("resamples", "separated"))
+        done = len(theta) if theta.ndim else 0
+        same = theta.shape == separated.shape == (done, r) and done <= resamples
+        if not same or theta.dtype != np.float64 or separated.dtype != np.bool_:
+            raise FieldfitError("The saved resamples are not those of this bootstrap. Start again without the file.")
+        made.theta[:done], made.separated[:done], made.done = theta, separated, done
+        made._reasons = ["they are in the checkpoint"] * int(np.isnan(theta).any(axis=1).sum())
+        return made
+
+    def add(self, theta: FloatArray, separated: BoolArray, reason: str) -> None:
+        """The next one. Raises an error if too many have no estimate."""
+        self.theta[self.done], self.separated[self.done] = theta, separated
+        self.done += 1
+        self._reasons += [reason] if reason else []
+        if len(self._reasons) > _MOST_FAILED * len(self.theta):
+            raise ModelError(f"More than half of the resamples have no estimate: {self._reasons[-1]}")
+
+    def keep(self, *, last: bool) -> None:
+        """Write the file if it is due."""
+        if self._keeper is not None:
+            state = {"resamples": self.theta[: self.done], "separated": self.separated[: self.done]}
+            self._keeper.keep(lambda: state, self.done, last=last)
 
 
 def _each(refit: _Refit, seeds: list[int], n_jobs: int) -> Iterator[tuple[FloatArray, BoolArray, str]]:

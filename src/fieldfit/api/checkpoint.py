@@ -20,7 +20,7 @@ from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
-from fieldfit.types import Array, Arrays, FieldfitError, FieldfitWarning, FileAccessError
+from fieldfit.types import Array, Arrays, FieldfitError, FieldfitWarning, FileAccessError, FloatArray
 from fieldfit.words import counted
 
 #: Prefix of the names of a second stage's arrays.
@@ -214,7 +214,8 @@ class RoundKeeper(FileKeeper):
     """
 
     def __init__(self, checkpoint: Checkpoint, identity: dict[str, str], number: int) -> None:
-        self._number, self._before = number, {}
+        self._number = number
+        self._before: State = {}
         self._first_must_succeed = number == 0
         super().__init__(replace(checkpoint, resume=checkpoint.resume or number > 0), identity)
 
@@ -245,12 +246,30 @@ def round_keepers(
     return partial(RoundKeeper, checkpoint, identity)
 
 
+class ReplicateKeeper(FileKeeper):
+    """Keeps the finished resamples of a bootstrap: arrays with a row for each."""
+
+    def _counted(self, state: State) -> State:
+        self._written = next((len(array) for array in state.values() if array.ndim), 0)
+        return state
+
+    @classmethod
+    def of(
+        cls, checkpoint: Checkpoint, prepared: Prepared, estimator: str, theta: FloatArray, what: str
+    ) -> ReplicateKeeper:
+        """``what`` describes the resamples; they belong to this estimator and its θ."""
+        identity = _identity(prepared, f"{what} of {_digest('', theta)}")
+        return cls(checkpoint, identity | {"policy": estimator})
+
+
 def describe_state(path: str | os.PathLike[str]) -> str:
     """Describe the state in a checkpoint, such as "the state after 12 iterations"."""
     arrays = read_container(path, kind="checkpoint")[1]
     if rounds := _rounds(arrays):
         iterations = counted(_iterations(rounds[-1]) or 0, "iterations")
         return f"the state after {iterations} of fit {len(rounds)} of the automatic weights"
+    if "resamples" in arrays and arrays["resamples"].ndim:
+        return counted(len(arrays["resamples"]), "resamples")
     first, second = _stages(arrays)
     state = f"the state after {counted(_iterations(second or first) or 0, 'iterations')}"
     return f"{state} of the second stage" if second else state

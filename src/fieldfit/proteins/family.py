@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import accuracy_with, score_variance
+from fieldfit.api.checkpoint import Checkpoint
 from fieldfit.api.fitting import fit
 from fieldfit.api.functionals import unit_rows
 from fieldfit.api.result import Fit
@@ -43,6 +44,7 @@ def fit_family(
     max_iter: int = 500,
     precision: str = "double",
     progress: Callable[[Progress], object] | bool | None = None,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
 ) -> FamilyFit:
     """Fit a Potts model with fields and all couplings to an alignment by penalised pseudo-likelihood.
 
@@ -56,7 +58,7 @@ def fit_family(
         Strength of the penalty: "evcouplings", "plmc", "ccmpred" or numbers of your own.
     precision : {"double", "single"}, default "double"
         Precision of the conditional probabilities; see `fieldfit.Potts`.
-    tol, max_iter, progress
+    tol, max_iter, progress, checkpoint
         As in `fieldfit.fit`. A gradient of 1e-4 for each sequence is enough for contacts; use 1e-6 for standard errors.
 
     Returns
@@ -95,6 +97,7 @@ def fit_family(
         tol=tol,
         max_iter=max_iter,
         progress=progress,
+        checkpoint=checkpoint,
     )
     return FamilyFit(alignment, weights, chosen, fitted, identity)
 

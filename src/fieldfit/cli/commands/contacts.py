@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+from fieldfit.cli.checkpoints import (
+    CheckpointEvery,
+    CheckpointOption,
+    Resume,
+    checkpoint_from_options,
+    how_to_continue,
+    told_interrupts,
+)
 from fieldfit.cli.options import Json, Threads, limit_threads
 from fieldfit.words import counted
 
@@ -52,25 +60,33 @@ def contacts(
     tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry per sequence at convergence.")] = 1e-3,
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 200,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of pairs to print, highest scores first.")] = 20,
+    checkpoint: CheckpointOption = None,
+    checkpoint_every: CheckpointEvery = 60.0,
+    resume: Resume = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Predict contacts from a family of sequences. With --distances they are compared with a structure."""
     from fieldfit import proteins
-    from fieldfit.cli.output import note, print_json, print_table
+    from fieldfit.cli.output import InterruptedFitError, note, print_json, print_table
     from fieldfit.cli.progress import shown_progress
     from fieldfit.report.figures import make_folder, save_figure
     from fieldfit.report.table import PlainTable
 
     limit_threads(threads)
+    kept = checkpoint_from_options(checkpoint, checkpoint_every, resume)
     family = proteins.read_alignment(path, alphabet=alphabet, focus=focus)
     known = None if distances is None else proteins.read_distances(distances, int(family.columns.max()) + 1)
     if known is not None:
         known = known[family.columns][:, family.columns]
     folder = None if out is None else make_folder(out)
-    with shown_progress(None, json, max_iter) as progress:
+    with told_interrupts(kept), shown_progress(None, json, max_iter) as progress:
         fitted = proteins.fit_family(
-            family, identity=identity, penalty=penalty, tol=tol, max_iter=max_iter, progress=progress
+            family, identity=identity, penalty=penalty, tol=tol, max_iter=max_iter, progress=progress, checkpoint=kept
+        )
+    if fitted.fit.interrupted and kept is not None:
+        raise InterruptedFitError(
+            f"Interrupted after {fitted.fit.iterations} iterations: not converged; {how_to_continue(kept)}."
         )
     edges, scores = fitted.model.edge_array, fitted.contact_scores
     precision = {}
