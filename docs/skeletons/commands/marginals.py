@@ -1,13 +1,11 @@
 """`fieldfit marginals MODEL.ff`: the skeleton of a command. Copy it to src/fieldfit/cli/commands/.
 
-A command has a function with typed options, and `register(app)`, by which it is found. What is heavy is imported inside
-the function, so that help does not wait for it. Results go to stdout (a table, or one JSON document), notes to stderr,
+A command is a function with typed options that has the name of its file. What is heavy is imported inside the function,
+so that help does not wait for it. Results go to stdout (a table, or one JSON document), notes to stderr,
 and what is wrong is raised as a `FieldfitError`: the command line prints its message and exits with 2.
 """
 
 from __future__ import annotations
-
-import typer
 
 from fieldfit.cli.options import Json, SavedFit, Threads, limit_threads
 
@@ -35,8 +33,3 @@ def marginals(path: SavedFit, threads: Threads = None, json: Json = False) -> No
         print_json([{"variable": name, "state": state, "probability": p} for name, state, p in rows])
         return
     print_table(PlainTable("", ("variable", "state", "probability"), tuple(rows), "", ("", "", ".4f")))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("marginals")(marginals)

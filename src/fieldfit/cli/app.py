@@ -21,10 +21,11 @@ ERROR, INTERRUPTED = 2, 130
 
 
 def build(command: str | None = None) -> typer.Typer:
-    """The application with the commands of `fieldfit.cli.commands`: a module there has ``register(app)``.
+    """The application with the commands of `fieldfit.cli.commands`.
 
-    With the name of a command only its module is imported. A module has the name of its command; the names of several
-    are joined by ``_and_``.
+    A module there has the name of its command, which is its function of that name; modules of other commands have
+    ``register(app)``, and the names of several are joined by ``_and_``. With the name of a command only its module is
+    imported.
     """
     import fieldfit.cli.commands
 
@@ -39,8 +40,12 @@ def build(command: str | None = None) -> typer.Typer:
     )
     app.callback()(_options)
     modules = sorted(module.name for module in pkgutil.iter_modules(fieldfit.cli.commands.__path__))
-    for module in [name for name in modules if command in name.split("_and_")] or modules:
-        importlib.import_module(f"fieldfit.cli.commands.{module}").register(app)
+    for name in [name for name in modules if command in name.split("_and_")] or modules:
+        module = importlib.import_module(f"fieldfit.cli.commands.{name}")
+        if hasattr(module, "register"):
+            module.register(app)
+        else:
+            app.command(name)(getattr(module, name))
     return app
 
 

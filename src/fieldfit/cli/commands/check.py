@@ -45,8 +45,3 @@ def check(
     kind = "refitted: p is accurate to first order" if refit else "not refitted: p is conservative"
     note = f"{simulated} simulated datasets, {kind}."
     print_table(frame_table(frame, formats, index="statistic", rows=rows, note=note))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("check")(check)

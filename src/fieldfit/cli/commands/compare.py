@@ -68,8 +68,3 @@ def compare(
     for test in tests:
         say("")
         tell(f"{test['null']} inside {test['full']}: {test['text']}", indent="  ")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("compare")(compare)

@@ -133,8 +133,3 @@ def contacts(
     print_table(PlainTable(f"Pairs with the highest scores in {path.name}", columns, lines, told, formats))
     if folder is not None:
         note(f"Wrote contacts.csv, mutations.csv, parameters.plmc, model.ff and contact_map to {folder}.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("contacts")(contacts)

@@ -34,8 +34,3 @@ def data(
     for data_set in chosen:
         if data_set.name in missing:
             say(f"{data_set.name}: {data_set.title}; published: {data_set.published}; terms: {data_set.terms}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("data")(data)

@@ -73,8 +73,3 @@ def _document(scores: Scores, unknown: list[str]) -> Plain:
         "each": {str(name): row.to_dict() for name, row in frame.iloc[:-1].iterrows()},
         "unknown_labels": unknown,
     }
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("evaluate")(evaluate)

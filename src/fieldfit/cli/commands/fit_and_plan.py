@@ -32,7 +32,7 @@ def _is_no_name(text: str) -> bool:
 
 
 def register(app: typer.Typer) -> None:
-    """Add both commands with a subcommand for each model."""
+    """Add both commands, with the functions ``fit`` and ``plan`` of each model's file as subcommands."""
     import fieldfit.cli.models
 
     fit, plan = (
@@ -42,7 +42,10 @@ def register(app: typer.Typer) -> None:
             "Predict cost and accuracy of policies, and recommend one. Default model: boltzmann.",
         )
     )
-    for module in sorted(pkgutil.iter_modules(fieldfit.cli.models.__path__), key=lambda entry: entry.name):
-        importlib.import_module(f"fieldfit.cli.models.{module.name}").register(fit, plan)
+    for name in sorted(module.name for module in pkgutil.iter_modules(fieldfit.cli.models.__path__)):
+        module = importlib.import_module(f"fieldfit.cli.models.{name}")
+        for group, command in ((fit, "fit"), (plan, "plan")):
+            if hasattr(module, command):
+                group.command(name.replace("_", "-"))(getattr(module, command))
     app.add_typer(fit, name="fit")
     app.add_typer(plan, name="plan")

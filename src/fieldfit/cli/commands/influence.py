@@ -73,8 +73,3 @@ def influence(
         say(str(worst).split("\n\n")[0])
     for file in files:
         note(f"written: {file}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("influence")(influence)

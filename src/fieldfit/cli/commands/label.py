@@ -88,8 +88,3 @@ def _csv(table: Nodes, predicted: Sequence[str], states: Sequence[object], chanc
     for line, best, row in zip(zip(*table.cells.values(), strict=True), predicted, chances.tolist(), strict=True):
         writer.writerow([*line, best, *(f"{chance:.6f}" for chance in row)])
     return text.getvalue()
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("label")(label)

@@ -254,8 +254,3 @@ def as_json(analyses: dict[str, Analysis], comparison: Comparison | None, by: st
             "edges": comparison.edges().to_dict("records"),
         }
     return document
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("network")(network)

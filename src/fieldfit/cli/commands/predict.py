@@ -106,8 +106,3 @@ def _columns(lines: list[list[list[str]]], sentences: list[Plain]) -> str:
             parts.append("\t".join([*columns, *labels, *chance]) + "\n")
         parts.append("\n")
     return "".join(parts)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("predict")(predict)

@@ -71,8 +71,3 @@ def report(
             notes.append(f"The cost and accuracy of other estimators were not compared: {error}")
     fit_page(fit, plan, level, notes, command(), in_options).write(out)
     note(f"written: {out} (open it in a browser)")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("report")(report)

@@ -77,8 +77,3 @@ def _show(result: Reproduction) -> None:
         say(sentence)
     for path in result.files:
         note(f"written: {path}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("reproduce")(reproduce)

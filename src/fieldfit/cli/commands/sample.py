@@ -83,8 +83,3 @@ def _csv(names: tuple[str, ...], draws: Draws) -> str:
     writer.writerow(names)
     writer.writerows(draws.values.tolist())
     return text.getvalue()
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("sample")(sample)

@@ -74,8 +74,3 @@ def shard(
     else:
         size = f"{counted(folder.n, 'samples')} of {counted(folder.m, 'columns')}"
         say(f"{size} in {counted(len(folder.files), 'shards')}: {out}")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("shard")(shard)

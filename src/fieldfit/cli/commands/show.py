@@ -129,8 +129,3 @@ def _draw_coefficients(fit: Fit, level: float, parameters: Sequence[str], folder
         return write_picture(drawing, frame, folder, "coefficients")
     finally:
         plt.close(drawing)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("show")(show)

@@ -143,8 +143,3 @@ def _model_and_theta(
     else:
         raise ModelError(f"--model is {kind!r}; give boltzmann, a saved fit (model.ff) or a UAI network (model.uai).")
     return model, vector if theta is None else model.check_theta(as_theta(theta))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("theory")(theory)

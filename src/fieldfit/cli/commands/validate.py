@@ -71,8 +71,3 @@ def validate(
         f"excess is that of the difference."
     )
     print_table(PlainTable("", columns, lines, note, ("", "", ".5f", ".2g", ".5f", ".2g")))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("validate")(validate)

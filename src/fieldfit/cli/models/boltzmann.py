@@ -84,9 +84,3 @@ def fit(data: DataFile, model: BoltzmannOptions, table: TableOptions, options: F
 def plan(data: DataFile, model: BoltzmannOptions, table: TableOptions, options: PlanOptions) -> None:
     """Compare policies for a Boltzmann machine."""
     run_plan(lambda: model.read(data, table), options)
-
-
-def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
-    """Add the model to `fit` and `plan`."""
-    fit_group.command("boltzmann")(fit)
-    plan_group.command("boltzmann")(plan)

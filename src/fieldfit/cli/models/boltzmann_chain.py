@@ -95,9 +95,3 @@ def plan(train: LabelledFile, model: SymbolOptions, options: ChainPlanOptions) -
     from fieldfit.estimators.symbol_tagger import learn_chain
 
     run_plan(lambda: learn_chain(model.text(train), model.symbol)[1:], options)
-
-
-def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
-    """Add the model to `fit` and `plan`."""
-    fit_group.command("boltzmann-chain")(fit)
-    plan_group.command("boltzmann-chain")(plan)

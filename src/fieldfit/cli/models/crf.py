@@ -278,9 +278,3 @@ def _print(tagger: CRFTagger, rows: int) -> None:
         shown = tuple(zip(largest["feature"], largest["label"], map(float, largest["weight"]), strict=True))
         say("")
         print_table(PlainTable("", ("feature", "label", "weight"), shown, "", ("", "", ".4f")))
-
-
-def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
-    """Add the model to `fit` and `plan`."""
-    fit_group.command("crf")(fit)
-    plan_group.command("crf")(plan)

@@ -64,8 +64,3 @@ def fit(nodes: NodesFile, graph: LabelledGraphOptions, options: FitOptions) -> N
     `fieldfit label` labels other nodes with it.
     """
     run_fit(lambda: graph.graph(nodes), options)
-
-
-def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
-    """Add the model to `fit`."""
-    fit_group.command("graph")(fit)

@@ -38,9 +38,3 @@ def fit(network: NetworkFile, data: DataFile, table: TableOptions, options: FitO
 def plan(network: NetworkFile, data: DataFile, table: TableOptions, options: PlanOptions) -> None:
     """Compare policies for a field of a UAI file."""
     run_plan(lambda: read(network, data, table), options)
-
-
-def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
-    """Add the model to `fit` and `plan`."""
-    fit_group.command("mrf")(fit)
-    plan_group.command("mrf")(plan)

@@ -104,9 +104,3 @@ def fit(data: DataFile, model: PottsOptions, table: TableOptions, options: FitOp
 def plan(data: DataFile, model: PottsOptions, table: TableOptions, options: PlanOptions) -> None:
     """Compare policies for a Potts model."""
     run_plan(lambda: model.read(data, table), options)
-
-
-def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
-    """Add the model to `fit` and `plan`."""
-    fit_group.command("potts")(fit)
-    plan_group.command("potts")(plan)

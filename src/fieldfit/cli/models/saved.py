@@ -23,8 +23,3 @@ def plan(path: SavedFit, data: NewData, samples: SampleOptions, options: PlanOpt
 
     fitted = load(path)
     run_plan(lambda: (fitted.model, read_samples(fitted, data, samples)), options)
-
-
-def register(fit_group: typer.Typer, plan_group: typer.Typer) -> None:
-    """Add it to `plan`."""
-    plan_group.command("saved")(plan)
