@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.api.sharded import cut
 from fieldfit.data.sequences import Sequences
 from fieldfit.shards.backend import LocalBackend
 from fieldfit.types import ConvergenceWarning, DataError, FieldfitError
@@ -135,7 +134,7 @@ def test_the_selection_of_a_sample_does_not_depend_on_the_shards():
     model, _ = boltzmann()
     bound = ff.Policy.parse("0.5*PL1 + 0.2*PL2").bind(model.structure())
     whole, part = bound.draw(7, 0, 100), bound.draw(7, 30, 60)
-    for piece, drawn in zip(cut(whole, 30, 60).parts, part.parts, strict=True):
+    for piece, drawn in zip(whole.between(30, 60).parts, part.parts, strict=True):
         np.testing.assert_array_equal(piece.indices, drawn.indices)
         np.testing.assert_array_equal(piece.indptr, drawn.indptr)
         assert piece.start == drawn.start == 30

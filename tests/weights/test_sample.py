@@ -11,7 +11,7 @@ from fieldfit.types import ModelError
 from fieldfit.variance.criterion import Criterion
 from fieldfit.weights.choice import Exact, WeightsRidge, best_beta
 from fieldfit.weights.groups import DrawnPolicy, groups_of
-from fieldfit.weights.statistics import DataStatistics, restricted, samples_needed
+from fieldfit.weights.statistics import DataStatistics, samples_needed
 
 MODEL = ff.BoltzmannMachine(7, biases=True)
 THETA = np.random.default_rng(5).normal(scale=0.4, size=MODEL.n_parameters)
@@ -44,7 +44,7 @@ def test_a_part_of_the_samples_has_their_selection(policy):
     table = MODEL.read(X[:200])
     selection = bound.draw(4, 0, 200)
     rows = np.sort(np.random.default_rng(1).choice(200, 70, replace=False))
-    part = MODEL.compile(table.subset(rows), restricted(selection, rows, bound.families))
+    part = MODEL.compile(table.subset(rows), selection.subset(rows, bound.families))
     whole = MODEL.compile(table, selection)
     np.testing.assert_allclose(part.row_values(THETA), whole.row_values(THETA)[rows], atol=1e-10)
     chosen = whole.scores(THETA, 0, 200)[rows]
@@ -59,7 +59,7 @@ def test_a_part_of_the_sequences_has_their_selection(policy):
     rows = np.array([0, 3, 4, 17, 40, 59])
     some = data.subset(rows)
     bound = Policy.parse(policy).bind(model.structure(some))
-    part = model.compile(some, restricted(selection, rows, bound.families))
+    part = model.compile(some, selection.subset(rows, bound.families))
     theta = np.random.default_rng(3).normal(size=model.n_parameters)
     np.testing.assert_allclose(
         part.row_values(theta), model.compile(data, selection).row_values(theta)[rows], atol=1e-10

@@ -14,7 +14,7 @@ from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
 from fieldfit.objective import Penalties
 from fieldfit.policies.policy import BoundPolicy, Policy
-from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.policies.selection import Selection
 from fieldfit.shards.backend import Backend, LocalBackend, Placed
 from fieldfit.shards.pieces import Pieces, as_pieces
 from fieldfit.shards.problem import ShardedProblem
@@ -125,7 +125,7 @@ class ShardedPrepared(Prepared):
     def compile(self, selection: Selection) -> Problem:
         """The same samples with another selection, cut into the parts of the shards."""
         bounds = pairwise(self.starts.tolist())
-        parts = tuple(cut(selection, start, stop) for start, stop in bounds)
+        parts = tuple(selection.between(start, stop) for start, stop in bounds)
         recipe = Recipe(self.model, self.bound, self.random_state, self.starts, parts)
         return ShardedProblem(self.placed, recipe, self.dataset.sample_weight)
 
@@ -200,31 +200,10 @@ def read_placed(
     place, pieces = Place.of(backend, shards), as_pieces(data)
     if pieces is None:
         return place, model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
-    refuse_pieces(shards)
+    if shards is not None:
+        raise FieldfitError(f"shards={shards}: the pieces of the data are the shards. Leave shards out.")
     place = Place.for_pieces(pieces) if place is None else place
     dataset = read_pieces(
         model, pieces, policy, place.backend, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups
     )
     return place, dataset
-
-
-def refuse_pieces(shards: int | None) -> None:
-    """Raise an error for options that data in pieces do not support."""
-    if shards is not None:
-        raise FieldfitError(f"shards={shards}: the pieces of the data are the shards. Leave shards out.")
-
-
-def cut(selection: Selection, start: int, stop: int) -> Selection:
-    """The samples start..stop of a selection."""
-    return Selection(
-        stop - start, tuple(_cut(part, start, stop) for part in selection.parts), selection.start + start
-    )
-
-
-def _cut(part: FamilySelection, start: int, stop: int) -> FamilySelection:
-    rows = None if part.rows is None else part.rows[start:stop]
-    indptr, indices = part.indptr, part.indices
-    if indptr is not None and indices is not None:
-        indices = indices[indptr[start] : indptr[stop]]
-        indptr = indptr[start : stop + 1] - indptr[start]
-    return replace(part, rows=rows, indptr=indptr, indices=indices, start=part.start + start)

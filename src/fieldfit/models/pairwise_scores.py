@@ -7,7 +7,6 @@ each edge, with a term of its own for pairs within a block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import cast
 
@@ -58,13 +57,15 @@ class PairwiseScores:
     def between(self, theta: FloatArray, start: int, stop: int) -> FloatArray:
         """Scores of the samples start..stop by family, without β."""
         codes = self._codes[start:stop]
-        parts = [of_samples(part, start, start + len(codes)) for part in self._parts]
+        parts = [part.between(start, start + len(codes)) for part in self._parts]
         return self._scores(theta, codes, [self._layout(codes, part) for part in parts])
 
     def of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """Scores of some samples by family, without β."""
         codes = self._codes[rows]
-        return self._scores(theta, codes, [self._layout(codes, _of_rows(part, rows)) for part in self._parts])
+        return self._scores(
+            theta, codes, [self._layout(codes, part.subset(rows, part.family)) for part in self._parts]
+        )
 
     def blocks(
         self, theta: FloatArray, row_weight: FloatArray | None, size: int
@@ -133,7 +134,7 @@ class PairwiseScores:
             for start in range(0, len(samples), rows):
                 codes = np.ascontiguousarray(samples[start : start + rows])
                 count = len(codes)
-                chosen = [of_samples(part, start, start + count) for part in used]
+                chosen = [part.between(start, start + count) for part in used]
                 layout = lay_out(codes, chosen, betas, field.edge_numbers, dense=self._dense, merge=False)
                 residual = np.zeros((count, m))
                 pair_terms = np.zeros((count, edges)) if no_terms is None else no_terms[:count]
@@ -172,10 +173,7 @@ class PairwiseScores:
                 codes, layouts = self._kept[place]
             else:
                 codes = np.ascontiguousarray(self._codes[rows[block]])
-                if equal is None:
-                    parts = [of_samples(part, block.start, block.stop) for part in self._parts]
-                else:
-                    parts = [_of_rows(part, rows[block]) for part in self._parts]
+                parts = [part.subset(rows[block], part.family) for part in self._parts]
                 layouts = [self._layout(codes, part) for part in parts]
                 if len(rows) <= _FEW_SAMPLES:
                     self._kept.append((codes, layouts))
@@ -199,17 +197,3 @@ class PairwiseScores:
             )
             field.scores(codes, residual, pair_terms, out=scores[:, f])
         return scores
-
-
-def of_samples(part: FamilySelection, start: int, stop: int) -> FamilySelection:
-    """The part restricted to these samples."""
-    if part.indptr is not None and part.indices is not None:
-        pointer = part.indptr[start : stop + 1]
-        chosen = part.indices[pointer[0] : pointer[-1]]
-        return FamilySelection(part.family, part.beta, indptr=pointer - pointer[0], indices=chosen)
-    return FamilySelection(part.family, part.beta, rows=None if part.rows is None else part.rows[start:stop])
-
-
-def _of_rows(part: FamilySelection, rows: IntArray) -> FamilySelection:
-    """The part restricted to some samples, for families with whole rows selected."""
-    return part if part.rows is None else replace(part, rows=part.rows[rows])

@@ -223,14 +223,13 @@ class PottsProblem(PottsSums):
 
     def _use(self, part: _Part, start: int, stop: int) -> FloatArray:
         """The weight of each site in each of these samples (k, m), without the family's β."""
-        selected = part.selected
+        selected = part.selected.between(start, stop)
         if selected.indices is None or selected.indptr is None:
             used = np.broadcast_to(part.beta, (stop - start, self.n_variables))
-            return used if selected.rows is None else used * selected.rows[start:stop, None]
+            return used if selected.rows is None else used * selected.rows[:, None]
         family = cast(BlockFamily, selected.family)
-        pointer = selected.indptr[start : stop + 1]
-        chosen = selected.indices[pointer[0] : pointer[-1]]
+        chosen = selected.indices
         chosen_beta = np.ones(len(chosen)) if not np.ndim(selected.beta) else np.asarray(selected.beta)[chosen]
-        row = np.repeat(np.arange(stop - start), np.diff(pointer))
+        row = np.repeat(np.arange(stop - start), np.diff(selected.indptr))
         places = row * self.n_variables + family.blocks(chosen)[1]
         return sums_by(places, chosen_beta, (stop - start) * self.n_variables).reshape(stop - start, self.n_variables)

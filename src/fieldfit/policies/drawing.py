@@ -38,21 +38,6 @@ def one_for_each(
     return FamilySelection(family, beta, indptr=indptr, indices=indices, start=start)
 
 
-def draw_whole(
-    family: BoundFamily,
-    beta: Weight,
-    lam: float,
-    seed: int,
-    stream: int,
-    start: int,
-    stop: int,
-    active: BoolArray | None,
-) -> FamilySelection:
-    """The whole family with probability λ in each sample."""
-    rows = row_uniforms(seed, stream, start, stop, 1)[:, 0] < lam
-    return FamilySelection(family, beta, rows=rows if active is None else rows & active, start=start)
-
-
 def draw_bernoulli(
     family: BoundFamily,
     beta: Weight,

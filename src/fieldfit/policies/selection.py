@@ -6,7 +6,8 @@ that can say it: everything, whole rows, or a sparse list. Nothing of size sampl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,6 +52,24 @@ class FamilySelection:
             return np.diff(self.indptr) > 0
         return np.ones(n, dtype=bool) if self.rows is None else self.rows
 
+    def between(self, start: int, stop: int) -> FamilySelection:
+        """The samples start..stop."""
+        rows, indptr, indices = self.rows, self.indptr, self.indices
+        if indptr is not None and indices is not None:
+            indices = indices[indptr[start] : indptr[stop]]
+            indptr = indptr[start : stop + 1] - indptr[start]
+        rows = None if rows is None else rows[start:stop]
+        return replace(self, rows=rows, indptr=indptr, indices=indices, start=self.start + start)
+
+    def subset(self, rows: IntArray, family: BoundFamily) -> FamilySelection:
+        """The samples ``rows``; ``family`` is the same family, bound to these samples."""
+        if self.indptr is None or self.indices is None:
+            return FamilySelection(family, self.beta, rows=None if self.rows is None else self.rows[rows])
+        counts = np.diff(self.indptr)[rows]
+        pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        taken = np.repeat(self.indptr[:-1][rows] - pointer[:-1], counts) + np.arange(pointer[-1])
+        return FamilySelection(family, self.beta, indptr=pointer, indices=self.indices[taken])
+
     def component_rows(self, n: int) -> tuple[IntArray, IntArray]:
         """The same selection grouped by component: (indptr over components, samples in increasing order).
 
@@ -84,3 +103,13 @@ class Selection:
     def count(self) -> int:
         """How many (sample, component) pairs are selected in all."""
         return sum(part.count(self.n) for part in self.parts)
+
+    def between(self, start: int, stop: int) -> Selection:
+        """The samples start..stop."""
+        parts = tuple(part.between(start, stop) for part in self.parts)
+        return Selection(stop - start, parts, self.start + start)
+
+    def subset(self, rows: IntArray, families: Sequence[BoundFamily]) -> Selection:
+        """The samples ``rows``; ``families`` are those of the parts, bound to these samples."""
+        parts = tuple(part.subset(rows, family) for part, family in zip(self.parts, families, strict=True))
+        return Selection(len(rows), parts)

@@ -26,8 +26,7 @@ import numpy as np
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.policy import BoundPolicy
-from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.policies.structure import BoundFamily
+from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, FloatArray, IntArray
 from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.gershgorin import Gershgorin, discs
@@ -173,7 +172,7 @@ def take_sample(drawn: DrawnPolicy, part: Callable[[IntArray], Part] | None, r: 
     # The same rows for any number of threads, seed of Z and policy.
     rows = np.sort(np.random.default_rng(3).choice(n, size, replace=False))
     bound, compile_problem = part(rows)
-    selection = restricted(drawn.selection, rows, bound.families)
+    selection = drawn.selection.subset(rows, bound.families)
     return DrawnPolicy.of(bound, drawn.groups.by, selection, compile_problem(selection), compile_problem)
 
 
@@ -182,18 +181,3 @@ def samples_needed(groups: Groups, selection: Selection, r: int) -> int:
     enough = max(ENOUGH_SAMPLES, SAMPLES_FOR_EACH_WEIGHT * groups.count, SAMPLES_FOR_EACH_PARAMETER * r)
     shares = groups.samples(selection) / selection.n
     return int(np.ceil(enough / shares[shares > 0].min(initial=1.0)))
-
-
-def restricted(selection: Selection, rows: IntArray, families: tuple[BoundFamily, ...]) -> Selection:
-    """The same Z of the samples ``rows`` only; ``families`` are the policy's, bound to those samples."""
-    parts = []
-    for part, family in zip(selection.parts, families, strict=True):
-        mask = None if part.rows is None else part.rows[rows]
-        if part.indptr is None or part.indices is None:
-            parts.append(FamilySelection(family, part.beta, rows=mask))
-            continue
-        counts = np.diff(part.indptr)[rows]
-        pointer = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        taken = np.repeat(part.indptr[:-1][rows] - pointer[:-1], counts) + np.arange(pointer[-1])
-        parts.append(FamilySelection(family, part.beta, indptr=pointer, indices=part.indices[taken]))
-    return Selection(len(rows), tuple(parts))

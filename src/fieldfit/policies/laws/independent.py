@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.policies.drawing import draw_bernoulli, draw_nested, draw_whole, nothing
+from fieldfit.policies.drawing import draw_bernoulli, draw_nested, nothing, row_uniforms
 from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Noise, Share, Sizes
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
@@ -165,8 +165,8 @@ class BoundIndependent(BoundLaw):
         if np.max(self.lam) == 0:
             return (nothing(family, beta, start, stop),)
         if self.whole or family.size == 1:
-            lam = float(np.max(self.lam))
-            return (draw_whole(family, beta, lam, seed, self.stream, start, stop, active),)
+            rows = row_uniforms(seed, self.stream, start, stop, 1)[:, 0] < float(np.max(self.lam))
+            return (FamilySelection(family, beta, rows=rows if active is None else rows & active, start=start),)
         if self.nested:
             return (draw_nested(family, beta, self.lam, seed, self.stream, start, stop, active),)
         return (draw_bernoulli(family, beta, self.lam, seed, self.stream, start, stop, active),)
