@@ -28,7 +28,11 @@ def group_like(table: Table) -> dict[str, str]:
     0.0002). Numbered families of names, such as ``site1``, ``site2``, are variables.
     """
     reasons: dict[str, str] = {}
-    words = [name for name, states in zip(table.names, table.states, strict=True) if _are_words(states)]
+    words = [
+        name
+        for name, states in zip(table.names, table.states, strict=True)
+        if all(isinstance(state, str) for state in states)
+    ]
     for name, codes in zip(table.names, table.codes.T, strict=True):
         if _named_like_a_group(name, table.names):
             reasons[name] = "by its name"
@@ -45,10 +49,6 @@ def _named_like_a_group(name: str, names: Sequence[str]) -> bool:
         return False
     family = re.sub(r"\d+", "#", name)
     return family == name or sum(re.sub(r"\d+", "#", other) == family for other in names) == 1
-
-
-def _are_words(states: Sequence[object]) -> bool:
-    return all(isinstance(state, str) for state in states)
 
 
 def _sorted(codes: np.ndarray) -> bool:

@@ -66,7 +66,7 @@ def conditions_of(
 
 def some_samples(problem: ShardedProblem, model: FieldModel) -> Table:
     """Some of the samples in this process, evenly spread, without their weights."""
-    codes = _gathered(problem, _Codes(), evenly_spread(problem.n_samples, _AT_HAND))[0]
+    codes = _gathered(problem, _codes, evenly_spread(problem.n_samples, _AT_HAND))[0]
     assert codes is not None
     return Table(codes, model.names, model.states)
 
@@ -203,13 +203,9 @@ class _Shared:
         )
 
 
-@dataclass(frozen=True)
-class _Codes:
-    """Some of the samples of a shard."""
-
-    def __call__(self, shard: Shard, shared: Shared, rows: IntArray) -> tuple[Int32Array]:
-        """Their states."""
-        return (as_table(shard.dataset).codes[rows],)
+def _codes(shard: Shard, shared: Shared, rows: IntArray) -> tuple[Int32Array]:
+    """The states of some of the samples of a shard."""
+    return (as_table(shard.dataset).codes[rows],)
 
 
 @dataclass(frozen=True)

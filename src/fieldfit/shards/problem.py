@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import cast
@@ -210,19 +210,7 @@ class ShardedProblem(Problem):
         question = questions.Operator(*self.about, method, (theta, precision * share))
         operator = cast(InverseProduct | None, self.placed.each(question, self._own(row_weight), shards=[0])[0])
         # M of all samples is M of the first shard divided by its share of them.
-        return None if operator is None else _Scaled(operator, share)
-
-
-@dataclass(frozen=True)
-class _Scaled:
-    """v ↦ factor · operator(v)."""
-
-    operator: Callable[[FloatArray], FloatArray]
-    factor: float
-
-    def __call__(self, v: FloatArray) -> FloatArray:
-        image: FloatArray = self.factor * self.operator(v)
-        return image
+        return None if operator is None else lambda v: share * operator(v)
 
 
 class _Reweighted(ShardedProblem):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from glob import has_magic
 from typing import NoReturn, cast
 
@@ -156,7 +156,7 @@ class SentenceFiles:
         >>> files.width()
         2
         """
-        widths = [width for width in self._ask(_Width(), backend) if width]
+        widths = [width for width in self._ask(_width, backend) if width]
         if not widths:
             raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
         return widths[0]
@@ -190,7 +190,7 @@ class SentenceFiles:
         """
         min_count = whole_number(min_count, "min_count", 1, error=DataError)
         words = load_stop_words() if spec is not None and spec.uses_stop_words else ()
-        parts = [part for part in self._ask(_Learn(spec, words), backend) if part is not None]
+        parts = [part for part in self._ask(partial(_learn, spec, words), backend) if part is not None]
         if not parts:
             raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
         alike = cast("list[ColumnPart]", parts)  # files of one format: all are of one kind, here or `AttributePart`
@@ -237,24 +237,17 @@ class _Elsewhere:
         return None
 
 
-@dataclass(frozen=True)
-class _Width:
+def _width(shard: Shard, shared: Shared, file: SentenceFile) -> int:
     """How many columns a file has."""
-
-    def __call__(self, shard: Shard, shared: Shared, file: SentenceFile) -> int:
-        return file.width()
+    return file.width()
 
 
-@dataclass(frozen=True)
-class _Learn:
+def _learn(
+    spec: FeatureSpec | None, stop_words: tuple[str, ...], shard: Shard, shared: Shared, file: SentenceFile
+) -> ColumnPart | AttributePart | None:
     """What a file has of the features ``spec`` (None: its attributes); None for a file without tokens."""
-
-    spec: FeatureSpec | None
-    stop_words: tuple[str, ...]
-
-    def __call__(self, shard: Shard, shared: Shared, file: SentenceFile) -> ColumnPart | AttributePart | None:
-        text = file.read()
-        if isinstance(text, AttributeText):
-            return AttributePart.of(text) if text.labels else None
-        assert self.spec is not None
-        return ColumnPart.of(text, self.spec, self.stop_words) if text.n_tokens else None
+    text = file.read()
+    if isinstance(text, AttributeText):
+        return AttributePart.of(text) if text.labels else None
+    assert spec is not None
+    return ColumnPart.of(text, spec, stop_words) if text.n_tokens else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import ClassVar, cast
 
@@ -35,22 +36,11 @@ class ShardSummary:
     digest: str
 
 
-@dataclass(frozen=True)
-class Summarised:
-    """The question for it."""
-
-    model: Model
-
-    def __call__(self, shard: Shard, shared: Shared, argument: object) -> ShardSummary:
-        """The summary of the shard."""
-        dataset = shard.dataset
-        return ShardSummary(
-            dataset.n,
-            self.model.outline(dataset),
-            dataset.has_missing,
-            dataset.sample_weight,
-            self.model.fingerprint(dataset),
-        )
+def _summary(model: Model, shard: Shard, shared: Shared, argument: object) -> ShardSummary:
+    dataset = shard.dataset
+    return ShardSummary(
+        dataset.n, model.outline(dataset), dataset.has_missing, dataset.sample_weight, model.fingerprint(dataset)
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,7 +87,7 @@ class ShardedDataset(Dataset):
         shard = np.searchsorted(self.starts, numbers, side="right") - 1
         by_shard = [numbers[shard == number] - self.starts[number] for number in range(len(self.starts) - 1)]
         asked = [number for number, mine in enumerate(by_shard) if len(mine)]
-        parts: list[Table] = self.placed.each(_Some(), by_shard, asked)
+        parts: list[Table] = self.placed.each(_some, by_shard, asked)
         place = np.argsort(np.argsort(shard, kind="stable"), kind="stable")
         return replace(
             parts[0],
@@ -112,13 +102,9 @@ class ShardedDataset(Dataset):
         return self.subset(np.arange(self.n)) if drawn is self else cast(Table, drawn)
 
 
-@dataclass(frozen=True)
-class _Some:
-    """Some of the samples of a shard."""
-
-    def __call__(self, shard: Shard, shared: Shared, rows: IntArray) -> Table:
-        """Without weights."""
-        return as_table(shard.dataset).subset(rows).unweighted()
+def _some(shard: Shard, shared: Shared, rows: IntArray) -> Table:
+    """Some of the samples of a shard, without weights."""
+    return as_table(shard.dataset).subset(rows).unweighted()
 
 
 @dataclass(frozen=True)
@@ -156,7 +142,7 @@ def read_pieces(
     copies = kind == "counts" and not policy.bind(model.as_field("A count of samples").structure()).everything
     reading = Reading(model, sample_weight, weight_kind, copies)
     placed = backend.place([PieceSource(piece, reading) for piece in pieces.pieces])
-    summaries: list[ShardSummary] = placed.each(Summarised(model))
+    summaries: list[ShardSummary] = placed.each(partial(_summary, model))
     outlines = [summary.outline for summary in summaries]
     weights = [summary.weight for summary in summaries if summary.weight is not None]
     digest = blake2b("".join(summary.digest for summary in summaries).encode(), digest_size=16)

@@ -35,13 +35,8 @@ def weighted_chi_square_tail(x: float, weights: FloatArray) -> float:
         return 1.0
     if len(w) == 0 or x == math.inf:
         return 0.0
-    return _tail(x / largest, w / largest)
-
-
-def _tail(x: float, w: FloatArray) -> float:
-    if x < float(w.sum()):
-        return 1.0 - _contour(x, w, -1.0)
-    return _contour(x, w, 1.0)
+    x, w = x / largest, w / largest
+    return 1.0 - _contour(x, w, -1.0) if x < float(w.sum()) else _contour(x, w, 1.0)
 
 
 def _contour(x: float, w: FloatArray, side: float) -> float:

@@ -263,7 +263,7 @@ class _Alternation:
 
     def _criterion(self, first: bool) -> WeightsCriterion:
         """J at θ, in the form that the data allow."""
-        self.work = self.work.and_statistics()
+        self.work = replace(self.work, statistics=self.work.statistics + 1)
         if self.form == "exact":
             self.exact = Exact.of(self.statistics.dense(self.theta))
             if not first or not self.exact.short:

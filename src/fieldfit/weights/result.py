@@ -71,10 +71,6 @@ class Work:
             hessian_products=self.hessian_products + products,
         )
 
-    def and_statistics(self) -> Work:
-        """With the statistics at one more θ."""
-        return replace(self, statistics=self.statistics + 1)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WeightsResult:
