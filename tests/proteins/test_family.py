@@ -236,7 +236,7 @@ def test_distances_in_other_forms(tmp_path: Path) -> None:
         ("0,1,-3\n", "the distance -3; distances are positive"),
         ("0,1,inf\n", "the distance inf"),
         ("0,1,0\n", "the distance 0"),
-        ("0,1,0.38\n0,2,0.55\n", r"largest distance .* 0.55.*1 nm is 10 Å"),
+        ("0,1,0.38\n0,2,2.55\n", r"smallest distance .* 0.38.*1 nm is 10 Å"),
         ("a,b,c\n", "no distance"),
         ("a,b,c\n1,1,0\n", "no distance"),
     ],

@@ -10,8 +10,8 @@ import numpy as np
 from fieldfit.arguments import file_path
 from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
 
-#: No two residues of a protein are closer than this, in Å.
-_NEAREST = 2.0
+#: No atoms of two residues are closer than this, in Å: the shortest bond between residues has 1.3.
+_NEAREST = 1.0
 
 
 def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
@@ -33,7 +33,7 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
     ------
     DataError
         If a line names a column that the alignment does not have, if a distance is not positive, if a pair has two
-        distances, or if all distances are below 2 Å.
+        distances, or if a distance is below 1 Å.
     FileFormatError
         If a line does not have two integers and a number.
 
@@ -69,9 +69,9 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
     known = matrix[np.triu_indices(length, 1)]
     if np.isnan(known).all():
         raise FileFormatError(f"{shown} has no distance of two columns.")
-    if np.nanmax(known) < _NEAREST:
+    if np.nanmin(known) < _NEAREST:
         raise DataError(
-            f"The largest distance in {shown} is {np.nanmax(known):g}. Residues are at least {_NEAREST:g} Å apart: give "
+            f"The smallest distance in {shown} is {np.nanmin(known):g}. Residues are at least {_NEAREST:g} Å apart: give "
             "distances in Å (1 nm is 10 Å)."
         )
     return matrix
