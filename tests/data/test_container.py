@@ -514,3 +514,8 @@ def test_ctrl_c_inside_a_member_stays_ctrl_c_and_keeps_the_old_file(tmp_path, mo
 def test_what_is_no_path_is_refused_with_a_sentence(path):
     with pytest.raises(FileFormatError, match=f"is of type {type(path).__name__}; give its path"):
         read_container(path)
+
+
+def test_a_path_with_a_zero_byte_is_a_sentence():
+    with pytest.raises(FileAccessError, match="cannot be opened: embedded null byte"):
+        read_container("a\0b.ff")

@@ -2,12 +2,14 @@
 
 import gzip
 import tracemalloc
+from pathlib import Path
 
 import pytest
 
 from fieldfit.data import textfile
+from fieldfit.data.table import read_table
 from fieldfit.data.textfile import read_text
-from fieldfit.types import FileFormatError
+from fieldfit.types import DataError, FileAccessError, FileFormatError
 
 
 def test_a_compressed_file_reads_like_the_plain_one(tmp_path):
@@ -45,9 +47,23 @@ def test_a_small_file_that_would_fill_the_memory_is_refused_early(tmp_path, monk
         (b"\x89HDF\r\n\x1a\n", "HDF5"),
         (b"MATLAB 5.0 MAT-file\0\0", "scipy.io.loadmat"),
         (b"a,b\n1,\0\n", "CSV UTF-8"),
+        ("a,b\n1,0\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
     ],
 )
 def test_what_is_not_text_is_named_with_what_to_do(tmp_path, data, remedy):
     (tmp_path / "given").write_bytes(data)
     with pytest.raises(FileFormatError, match=remedy):
         read_text(tmp_path / "given")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
+def test_a_device_without_an_end_is_refused():
+    with pytest.raises(FileAccessError, match="/dev/zero is a device"):
+        read_text("/dev/zero")
+
+
+def test_a_line_of_separators_does_not_fill_the_memory(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("," * 2**21 + "\n1\n")
+    with pytest.raises(DataError, match=r"Line 1 of .* has 2,097,153 columns; the limit is 2,097,152"):
+        read_table(path)

@@ -26,6 +26,11 @@ CHANGES = {
     ),
     "no object": ("UPDATE cells SET coordinates = '[1]' WHERE position = 2", "a cell lies outside the axes"),
     "no JSON": ("UPDATE cells SET coordinates = '{' WHERE position = 2", "does not have the contents of a sweep"),
+    "a trigger": (
+        "CREATE TRIGGER t AFTER UPDATE ON cells BEGIN DELETE FROM cells; END",
+        "it has the trigger 't'",
+    ),
+    "a view": ("CREATE VIEW v AS SELECT 1", "it has the view 'v'"),
     "a cell twice": (
         f"UPDATE cells SET coordinates = '{json.dumps({'a': 0, 'b': 0})}' WHERE position = 5",
         "its axes have 6 cells, and it has 5",

@@ -491,3 +491,9 @@ def test_extreme_numbers_in_a_sweep_file_get_a_sentence(tmp_path, axis):
     path.write_text(f'experiment = "fit"\n[axes]\n{axis}\n')
     with pytest.raises(SweepError):
         read_sweep(path)
+
+
+def test_a_file_of_tables_inside_tables_is_refused(tmp_path):
+    (tmp_path / "deep.toml").write_text("experiment = 'fit-table'\n[axes]\n" + ".".join(["a"] * 3000) + " = [1]\n")
+    with pytest.raises(SweepError, match="tables inside tables, 32 deep"):
+        read_sweep(tmp_path / "deep.toml")

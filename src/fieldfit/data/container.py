@@ -202,8 +202,10 @@ class _Reader:
                 self.fail("it is not a regular file", "Give the path of a file that was saved by fieldfit.")
             with open(self.path, "rb") as file:
                 return self.read_archive(file, status.st_size, kind)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except FileFormatError:
+            raise
+        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+            reason = getattr(error, "strerror", None) or str(error)
             raise FileAccessError(
                 f"{self.path} cannot be opened: {reason}. Check the path and its rights."
             ) from error

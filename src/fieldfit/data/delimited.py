@@ -17,6 +17,8 @@ from fieldfit.types import DataError
 
 #: Rows that are checked and converted together.
 _ROWS_AT_A_TIME = 8192
+#: Columns of a table at most: each takes about 500 bytes, so that a line of separators alone would fill the memory.
+_MAX_COLUMNS = 2**21
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,9 @@ def read_delimited(
     """
     whole = source if isinstance(source, DelimitedText) else DelimitedText.of(source)
     shown = whole.shown
+    columns_at_most = whole.text.lstrip("\r\n").split("\n", 1)[0].count(whole.delimiter) + 1
+    if columns_at_most > _MAX_COLUMNS:
+        raise DataError(f"Line 1 of {shown} has {columns_at_most:,} columns; the limit is {_MAX_COLUMNS:,}.")
     reader = csv.reader(io.StringIO(whole.text, newline=""), delimiter=whole.delimiter, strict=True)
     first: list[str] = []
     first_line = 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import gzip
 import io
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from typing import IO, cast
@@ -37,7 +39,11 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
     shown = file_path(path)
     try:
         with open(path, "rb") as file:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():
+                raise FileAccessError(f"{shown} is a device, which may have no end. Give a file.")
             data = file.read()
+    except FileAccessError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         reason = getattr(error, "strerror", None) or str(error)
         raise FileAccessError(f"{shown} cannot be opened: {reason}. Check the path and its rights.") from error
@@ -70,7 +76,8 @@ def _how_to_convert(data: bytes) -> str:
     for start, contents in _FORMATS.items():
         if data.startswith(start):
             return f"It is {contents}."
-    return "Save it as UTF-8 (in Excel: CSV UTF-8), or convert it: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW."
+    encoding = "UTF-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "WINDOWS-1252"
+    return f"Save it as UTF-8 (in Excel: CSV UTF-8), or convert it: iconv -f {encoding} -t UTF-8 OLD > NEW."
 
 
 def _unpacked(data: bytes, shown: str) -> bytes:

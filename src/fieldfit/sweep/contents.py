@@ -59,6 +59,18 @@ def read_definition(text: str) -> Plain:
     return definition
 
 
+def check_schema(connection: sqlite3.Connection) -> None:
+    """Refuse views and triggers: a store has none, and SQLite would run the statements in them."""
+    row = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1"
+    ).fetchone()
+    if row is not None:
+        raise FileFormatError(
+            f"The store does not have the contents of a sweep: it has the {row[0]} {row[1]!r:.60}. Restore the file, or "
+            "begin with another store."
+        )
+
+
 def check_cells(connection: sqlite3.Connection) -> None:
     """Refuse cells that no sweep writes."""
     for problem, condition in _WRONG.items():

@@ -28,6 +28,8 @@ from fieldfit.types import FileAccessError, Plain, SweepError
 #: What a coordinate may be.
 Scalar = str | int | float | bool | None
 
+#: Tables and lists inside each other in a sweep file, at most.
+_MAX_DEPTH = 32
 _KEYS = {"name", "experiment", "seed", "version", "warm_start_axis", "paired", "constants", "axes"}
 _RANGE_KEYS = {"start", "stop", "count", "scale"}
 _MOST_CELLS = 1_000_000
@@ -268,6 +270,19 @@ class Sweep:
         return constants
 
 
+def _deeper_than(most: int, document: Plain) -> bool:
+    """Whether tables and lists are nested more than ``most`` deep: dotted keys nest deeper than Python can recurse."""
+    level: list[dict[str, object] | list[object]] = [document]
+    for _ in range(most):
+        level = [
+            value
+            for nested in level
+            for value in (nested.values() if isinstance(nested, dict) else nested)
+            if isinstance(value, dict | list)
+        ]
+    return bool(level)
+
+
 def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     r"""Read a sweep from its TOML file.
 
@@ -302,6 +317,10 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
         RecursionError,
     ) as error:  # bad syntax, bad text, a number with thousands of digits, deep nesting
         raise SweepError(f"{file} is not a TOML file: {error}.") from None
+    if _deeper_than(_MAX_DEPTH, document):
+        raise SweepError(
+            f"{file} has tables inside tables, {_MAX_DEPTH} deep. The values of a sweep are numbers, texts and lists."
+        )
     unknown = sorted(set(document) - _KEYS)
     if unknown:
         raise SweepError(f"{file} has the unknown key {unknown[0]!r}; a sweep has the keys {sorted(_KEYS)}.")

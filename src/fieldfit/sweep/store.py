@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldfit.arguments import file_path
-from fieldfit.sweep.contents import check_cells, check_grid, read_definition
+from fieldfit.sweep.contents import check_cells, check_grid, check_schema, read_definition
 from fieldfit.sweep.database import APPLICATION, FORMAT, connect, create, insert_cells, now, sentences
 from fieldfit.sweep.definition import differences, has_grown
 from fieldfit.sweep.grid import Cell, Sweep, canonical
@@ -79,6 +79,7 @@ class Store:
             try:
                 self._check_format(check)
                 self.connection.execute("BEGIN")  # another process may add cells to the axes and the grid meanwhile
+                check_schema(self.connection)
                 self.definition: Plain = read_definition(self._meta("definition"))
                 self.name = self._meta("name")
                 if check:
