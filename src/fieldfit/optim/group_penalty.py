@@ -4,9 +4,9 @@ At an optimum of f(x) + Σ a_g ‖x_g‖ the gradient of f is −a_g x_g / ‖x_
 most a_g where x_g = 0 (Yuan and Lin, "Model selection and estimation in regression with grouped variables", 2006). The
 pseudo-gradient is what is left of these conditions; it is 0 exactly there.
 
-The quasi-Newton model B = D − LRᵀ has few columns in L and R. With b = Rᵀd the step that makes it and the penalty lowest is
-the proximal point of x − D⁻¹(g − Lb) in the metric D (proximal_points.py), minus x. So b is the root of b − Rᵀd(b). Newton
-steps on as many numbers as there are columns find it, mostly one or two (Becker, Fadili and Ochs, "On quasi-Newton
+The quasi-Newton model B = D − VᵀM⁻¹V has few rows in V. With b = M⁻¹Vd the step that makes it and the penalty lowest is
+the proximal point of x − D⁻¹(g − Vᵀb) in the metric D (proximal_points.py), minus x. So b is the root of b − M⁻¹Vd(b).
+Newton steps on as many numbers as there are rows find it, mostly one or two (Becker, Fadili and Ochs, "On quasi-Newton
 forward-backward splitting", 2019). Where they fail, accelerated proximal gradient steps with restarts take over (Beck and
 Teboulle 2009; O'Donoghue and Candès 2015).
 """
@@ -127,7 +127,7 @@ class GroupPenalty:
         passes: int,
     ) -> FloatArray | None:
         """The step d on ``free`` that makes gᵀd + ½dᵀBd + Σ a ‖x + d‖ lowest, roughly; None if B is inaccurate."""
-        step_model = _StepModel(*model.matrix(free, first_scale), gradient, x)
+        step_model = _StepModel(*model.factors(free, first_scale), gradient, x)
         steepest = step_model.steepest()
         if steepest is None:
             return None
@@ -162,18 +162,21 @@ class GroupPenalty:
 
 @dataclass(frozen=True)
 class _StepModel:
-    """gᵀd + ½dᵀBd of a step d from x, with B = D − LRᵀ: ``scale`` (k,) is D, ``left`` and ``right`` (k, p) are L and R."""
+    """gᵀd + ½dᵀBd of a step d from x, with B = D − VᵀM⁻¹V.
+
+    ``scale`` (k,) is D, ``rows`` (p, k) are V and ``inverse`` (p, p) is M⁻¹.
+    """
 
     scale: FloatArray
-    left: FloatArray
-    right: FloatArray
+    rows: FloatArray
+    inverse: FloatArray
     gradient: FloatArray
     x: FloatArray
 
     def steepest(self) -> float | None:
         """A bound on the eigenvalues of B in the metric D; None if they are not finite and positive."""
-        # B = D^½ (I − UVᵀ) D^½: its eigenvalues in that metric are 1 and 1 − those of VᵀU.
-        small = (self.right / self.scale[:, None]).T @ self.left
+        # B = D^½ (I − UᵀM⁻¹U) D^½ with U = V D^−½: its eigenvalues in that metric are 1 and 1 − those of M⁻¹UUᵀ.
+        small = self.inverse @ ((self.rows / self.scale) @ self.rows.T)
         if not np.isfinite(small).all():
             return None
         eigenvalues = 1.0 - np.linalg.eigvals(small).real
@@ -181,14 +184,14 @@ class _StepModel:
         return steepest if 0 < steepest < 1e12 and eigenvalues.min(initial=1.0) > 0 else None
 
     def by_root(self, proximal: ProximalPoints, tol: float) -> FloatArray | None:
-        """The step d with d = d(b) and b = Rᵀd, by Newton steps on b; None where they do not reach ``tol``."""
-        b = np.zeros(self.right.shape[1])
+        """The step d with d = d(b) and b = M⁻¹Vd, by Newton steps on b; None where they do not reach ``tol``."""
+        b = np.zeros(len(self.rows))
         step, rest, size = self._at(b, proximal)
         for _ in range(_MOST_ROOT_STEPS):
             if size <= tol:
                 return step
             try:
-                move = np.linalg.solve(np.eye(len(b)) - proximal.curvature(self.right, self.left), rest)
+                move = np.linalg.solve(np.eye(len(b)) - self.inverse @ proximal.curvature(self.rows), rest)
             except np.linalg.LinAlgError:
                 return None
             for halved in range(_MOST_STEP_HALVINGS):
@@ -202,17 +205,17 @@ class _StepModel:
         return None
 
     def _at(self, b: FloatArray, proximal: ProximalPoints) -> tuple[FloatArray, FloatArray, float]:
-        """d(b), b − Rᵀd(b), and the largest entry of the model's slope that is left at d(b)."""
-        step = proximal(self.x - (self.gradient - self.left @ b) / self.scale) - self.x
-        rest = b - self.right.T @ step
-        return step, rest, float(np.abs(self.left @ rest).max(initial=0.0))
+        """d(b), b − M⁻¹Vd(b), and the largest entry of the model's slope that is left at d(b)."""
+        step = proximal(self.x - (self.gradient - b @ self.rows) / self.scale) - self.x
+        rest = b - self.inverse @ (self.rows @ step)
+        return step, rest, float(np.abs(rest @ self.rows).max(initial=0.0))
 
     def by_gradients(self, proximal: ProximalPoints, metric: FloatArray, tol: float) -> FloatArray:
         """The step by accelerated proximal gradients, whose ``metric`` is not below B."""
         at, ahead, momentum = self.x.copy(), self.x.copy(), 1.0
         for _ in range(_MOST_GRADIENT_STEPS):
             step = ahead - self.x
-            slope = self.gradient + self.scale * step - self.left @ (self.right.T @ step)
+            slope = self.gradient + self.scale * step - (self.inverse @ (self.rows @ step)) @ self.rows
             towards = proximal(ahead - slope / metric)
             move = towards - at
             size = float(np.abs(metric * (towards - ahead)).max(initial=0.0))

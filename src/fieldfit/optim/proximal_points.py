@@ -32,8 +32,9 @@ class ProximalPoints:
         present, self._starts, self._counts = np.unique(group[self._places], return_index=True, return_counts=True)
         self._strength, self._metric = strength[present], metric[self._places]
         self._pull = np.repeat(self._strength, self._counts)
-        last = self._places[self._starts + self._counts - 1]
-        self._together = last - self._places[self._starts] == self._counts - 1  # whether a group is a range of places
+        # A slice where the groups come first and one after the other, which saves a copy.
+        first = np.arange(len(self._places))
+        self._inside = slice(0, len(first)) if np.array_equal(self._places, first) else self._places
         self._steepest = np.zeros(0) if not len(present) else np.maximum.reduceat(self._metric, self._starts)
         self._outside = np.flatnonzero(group < 0)
         self._flat = 1.0 / metric[self._outside]
@@ -63,28 +64,25 @@ class ProximalPoints:
         point[self._places] = image * length / (self._metric * length + self._pull)
         return point
 
-    def curvature(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """Lᵀ J D⁻¹ R for matrices (k, p), J the derivative of the last proximal point by z.
+    def curvature(self, rows: FloatArray) -> FloatArray:
+        """V J D⁻¹ Vᵀ for rows V (p, k), J the derivative of the last proximal point by z.
 
         With t = dν + a and u = dz/t² of a group that is not 0, J D⁻¹ is diag(ν/t) + a uuᵀ / Σ d (dz)²/t³.
         """
-        weight = np.empty(len(left))
+        weight = np.empty(rows.shape[1])
         weight[self._outside] = self._flat
         if not len(self._starts):
-            return np.asarray(left.T @ (weight[:, None] * right))
+            return np.asarray((rows * weight) @ rows.T)
         length = np.repeat(self._norm, self._counts)
         inverse = 1.0 / (self._metric * length + self._pull)
         weight[self._places] = length * inverse
-        total: FloatArray = left.T @ (weight[:, None] * right)
         along = self._image * inverse**2
         bend = self._sums(self._metric * self._image**2 * inverse**3)
-        for group in np.flatnonzero((self._norm > 0) & (bend > 0)):
-            inside = slice(self._starts[group], self._starts[group] + self._counts[group])
-            members = self._places[inside]
-            places = slice(members[0], members[-1] + 1) if self._together[group] else members
-            first, second = along[inside] @ left[places], along[inside] @ right[places]
-            total += np.outer(self._strength[group] / bend[group] * first, second)
-        return total
+        moving = (self._norm > 0) & (bend > 0)
+        # V u of every group that moves, (p, groups), times the root of a / Σ d (dz)²/t³.
+        share = np.sqrt(np.divide(self._strength, bend, out=np.zeros_like(bend), where=moving))
+        turned = np.add.reduceat(rows[:, self._inside] * along, self._starts, axis=1) * share
+        return np.asarray((rows * weight) @ rows.T + turned @ turned.T)
 
     def _sums(self, products: FloatArray) -> FloatArray:
         sums: FloatArray = np.add.reduceat(products, self._starts)

@@ -77,6 +77,12 @@ class QuadraticModel:
 
     def matrix(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """σD and the thin matrices of B = σD − left · rightᵀ on ``free``; without pairs B = first_scale · D."""
+        scale, rows, inverse = self.factors(free, first_scale)
+        right = np.ascontiguousarray(rows.T)
+        return scale, right @ inverse.T, right
+
+    def factors(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """σD (k,), the rows V (p, k) and the inverse M⁻¹ (p, p) of B = σD − VᵀM⁻¹V on ``free``."""
         metric = np.ones(len(free)) if self._diagonal is None else self._diagonal[free]
         S, Y = (
             np.array([np.take(block[row], free) for row in self._order], dtype=np.float64).reshape(-1, len(free))
@@ -87,14 +93,12 @@ class QuadraticModel:
         useful = curvature > _LEAST_CURVATURE * size
         S, Y = S[useful], Y[useful]
         if not len(S):
-            nothing = np.zeros((len(free), 0))
-            return first_scale * metric, nothing, nothing
+            return first_scale * metric, np.zeros((0, len(free))), np.zeros((0, 0))
         sigma = float((Y[-1] / metric) @ Y[-1]) / float(S[-1] @ Y[-1])
         products = S @ Y.T
         below = np.tril(products, -1)
         scaled = sigma * metric * S
         middle = np.block([[scaled @ S.T, below], [below.T, -np.diag(np.diag(products))]])
-        right = np.ascontiguousarray(np.concatenate([scaled, Y]).T)
         # One product with the small inverse; solving for every column took longer than the evaluations. The blocks of
         # the matrix differ by many orders of magnitude, which its own diagonal takes out.
         size = 1.0 / np.sqrt(np.abs(np.diag(middle)))
@@ -102,4 +106,4 @@ class QuadraticModel:
             inverse = size[:, None] * np.linalg.inv(size[:, None] * middle * size) * size
         except np.linalg.LinAlgError:
             inverse = np.full_like(middle, np.nan)
-        return sigma * metric, right @ inverse.T, right
+        return sigma * metric, np.concatenate([scaled, Y]), inverse
