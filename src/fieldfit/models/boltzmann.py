@@ -9,7 +9,7 @@ biases in one group share a parameter.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpack
 
 import numpy as np
@@ -27,8 +27,8 @@ from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.pairwise_missing import MissingPairwiseProblem, sums_states
 from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.problem import Problem
-from fieldfit.models.sum_problem import SumProblem
-from fieldfit.policies.selection import Selection
+from fieldfit.models.sum_problem import compile_by
+from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import Arrays, FloatArray, Int32Array, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
@@ -309,29 +309,13 @@ class BoltzmannMachine(FieldModel):
         With missing values they handle single variables of dense graphs. The general problem handles all other components.
         """
         codes, missing = as_table(dataset).codes, dataset.has_missing
-        fast = [
-            place
-            for place, part in enumerate(selection.parts)
-            if not self.observed and (sums_states(self, codes, [part]) if missing else pairwise_supports(part))
-        ]
-        slow = [place for place in range(len(selection.parts)) if place not in fast]
-        problems: list[Problem] = []
-        places: list[list[int]] = []
-        if fast:
-            kernel = MissingPairwiseProblem if missing else PairwiseProblem
-            problems.append(
-                kernel(
-                    codes,
-                    self._pairwise_parameters,
-                    tuple(selection.parts[place] for place in fast),
-                )
-            )
-            places.append(fast)
-        if slow:
-            rest = Selection(selection.n, tuple(selection.parts[place] for place in slow), selection.start)
-            problems.append(FieldProblem(self.field_arrays, codes, rest))
-            places.append(slow)
-        return problems[0] if len(problems) == 1 else SumProblem(problems, places)
+        kernel = MissingPairwiseProblem if missing else PairwiseProblem
+
+        def is_fast(part: FamilySelection) -> bool:
+            return not self.observed and (sums_states(self, codes, [part]) if missing else pairwise_supports(part))
+
+        fast = is_fast, lambda some: kernel(codes, self._pairwise_parameters, some.parts)
+        return compile_by([fast], partial(FieldProblem, self.field_arrays, codes), selection)
 
     def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: m, biases, states, names and groups, and the edges as an array."""

@@ -10,7 +10,7 @@ x_k].
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
@@ -32,7 +32,7 @@ from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.models.problem import Problem
-from fieldfit.models.sum_problem import SumProblem
+from fieldfit.models.sum_problem import compile_by
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 
@@ -316,30 +316,18 @@ class Potts(FieldModel):
         large = (
             not dataset.has_missing and self.q <= 256 and worth_a_kernel(dataset.n, self.m, self.q, self.edge_array)
         )
-        sites, blocks, others = [], [], []
-        for place, part in enumerate(selection.parts):
-            if large and potts_supports(part):
-                sites.append(place)
-            elif (
-                large and blocks_support(part, self.q) and blocks_are_worth_a_kernel(part, self.q, self.m, dataset.n)
-            ):
-                blocks.append(place)
-            else:
-                others.append(place)
+        single = self.precision == "single"
 
-        def some(places: list[int]) -> tuple[FamilySelection, ...]:
-            return tuple(selection.parts[place] for place in places)
+        def takes_blocks(part: FamilySelection) -> bool:
+            supported = large and blocks_support(part, self.q)
+            return supported and blocks_are_worth_a_kernel(part, self.q, self.m, dataset.n)
 
-        problems: list[Problem] = []
-        if sites:
-            problems.append(PottsProblem(codes, tables, some(sites), single=self.precision == "single"))
-        if blocks:
-            problems.append(PottsBlocksProblem(codes, tables, some(blocks)))
-        if others:
-            rest = Selection(selection.n, some(others), selection.start)
-            problems.append(FieldProblem(self.field_arrays, codes, rest))
-        places = [part for part in (sites, blocks, others) if part]
-        return problems[0] if len(problems) == 1 else SumProblem(problems, places)
+        sites = (
+            lambda part: large and potts_supports(part),
+            lambda some: PottsProblem(codes, tables, some.parts, single=single),
+        )
+        blocks = takes_blocks, lambda some: PottsBlocksProblem(codes, tables, some.parts)
+        return compile_by([sites, blocks], partial(FieldProblem, self.field_arrays, codes), selection)
 
     def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: the constructor's arguments, and the edges as an array."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from fieldfit.models.located import LocatedScores
 from fieldfit.models.problem import Problem
+from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import FloatArray
 
 #: The weight of a part: one number, or one for each sample (n,).
@@ -200,3 +201,22 @@ def _grouped(block: FloatArray, shares: FloatArray) -> FloatArray:
         return block
     result: FloatArray = np.einsum("ifr,gf->igr", block, shares)
     return result
+
+
+#: Compiles a selection.
+Compile = Callable[[Selection], Problem]
+
+
+def compile_by(
+    kernels: Sequence[tuple[Callable[[FamilySelection], bool], Compile]], rest: Compile, selection: Selection
+) -> Problem:
+    """Each family of a selection through the first of the (takes, compile) that takes it, or through ``rest``."""
+    places: list[list[int]] = [[] for _ in range(len(kernels) + 1)]
+    for place, part in enumerate(selection.parts):
+        places[next((k for k, (takes, _) in enumerate(kernels) if takes(part)), -1)].append(place)
+    problems = [
+        compiled(Selection(selection.n, tuple(selection.parts[place] for place in taken), selection.start))
+        for compiled, taken in zip([*(compiled for _, compiled in kernels), rest], places, strict=True)
+        if taken
+    ]
+    return problems[0] if len(problems) == 1 else SumProblem(problems, [taken for taken in places if taken])

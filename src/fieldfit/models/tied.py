@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
@@ -32,8 +32,8 @@ from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges
 from fieldfit.models.problem import Problem
 from fieldfit.models.state_problem import StateProblem, state_supports
-from fieldfit.models.sum_problem import SumProblem
-from fieldfit.policies.selection import Selection
+from fieldfit.models.sum_problem import compile_by
+from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
@@ -431,23 +431,12 @@ class TiedField(FieldModel):
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection: small blocks given the rest state by state, all else by elimination."""
         codes = as_table(dataset).codes
-        fast = [
-            place
-            for place, part in enumerate(selection.parts)
-            if not dataset.has_missing and state_supports(part, self.n_labels)
-        ]
-        slow = [place for place in range(len(selection.parts)) if place not in fast]
-        problems: list[Problem] = []
-        places: list[list[int]] = []
-        if fast:
-            parts = tuple(selection.parts[place] for place in fast)
-            problems.append(StateProblem(self, codes, Selection(selection.n, parts, selection.start)))
-            places.append(fast)
-        if slow:
-            rest = Selection(selection.n, tuple(selection.parts[place] for place in slow), selection.start)
-            problems.append(FieldProblem(self.field_arrays, codes, rest))
-            places.append(slow)
-        return problems[0] if len(problems) == 1 else SumProblem(problems, places)
+
+        def is_fast(part: FamilySelection) -> bool:
+            return not dataset.has_missing and state_supports(part, self.n_labels)
+
+        kernels = [(is_fast, partial(StateProblem, self, codes))]
+        return compile_by(kernels, partial(FieldProblem, self.field_arrays, codes), selection)
 
     # --- files --------------------------------------------------------------------------------------------------
 
