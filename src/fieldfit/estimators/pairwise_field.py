@@ -235,26 +235,7 @@ class PairwiseField(DensityMixin, BaseEstimator):  # type: ignore[misc]
         with use_threads(threads_of(self.n_jobs)):
             return held_out(self.model_, self.fit_.theta, table, self.score_policy)
 
-    def log_likelihood(self, X: object) -> FloatArray:
-        """Compute the same as `score_samples`: one number for each row.
-
-        Parameters
-        ----------
-        X : array_like of shape (n, m)
-            Samples; NaN is missing.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> X = [[0, 0], [0, 1], [1, 1], [1, 1]]
-        >>> ff.PairwiseField().fit(X).log_likelihood(X).shape
-        (4,)
-        """
-        return self.score_samples(X)
+    log_likelihood = score_samples  # as other estimators call it
 
     def score(self, X: object, y: object = None) -> float:
         """Compute the mean of `score_samples`.
