@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.proteins import read_plmc
 
 LETTERS = "-ACGU"
 
@@ -114,3 +115,36 @@ def test_a_file_that_is_no_alignment(run, family):
     empty = family[1].with_name("empty.fasta")
     empty.touch()
     assert "is empty" in run("contacts", empty).err
+
+
+def test_a_focus_sequence_and_distances_of_all_columns(run, family, tmp_path):
+    """The focus sequence lacks the last column, for which the file has distances nevertheless."""
+    path, distances = family
+    lines = path.read_text().splitlines()
+    lines[0], lines[1] = ">RNA/11-18", lines[1][:-1] + "-"
+    path.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "out"
+    options = ("--alphabet", "rna", "--focus", "RNA", "--distances", distances, "--out", out, "--threads", 1)
+    found = run("contacts", path, *options)
+    assert found.code == 0, found.err
+    first = (out / "contacts.csv").read_text().splitlines()[:2]
+    assert first[0] == "i,j,column_i,column_j,position_i,position_j,norm,score,distance"
+    assert first[1].startswith("1,7,1,7,12,18,")
+    assert (out / "mutations.csv").read_text().startswith("column,position,from,to,delta\n0,11,")
+    assert read_plmc(out / "parameters.plmc").numbering.tolist() == list(range(11, 19))
+
+
+def test_what_cannot_be_said_is_told(run, family, tmp_path):
+    path, distances = family
+    options = ("--alphabet", "rna", "--threads", 1)
+    assert "No pair is at least 20 columns apart" in " ".join(
+        run("contacts", path, *options, "--separation", 20).out.split()
+    )
+    distances.write_text("0,8,5\n")
+    found = run("contacts", path, *options, "--distances", distances)
+    assert "Caution: 1 pair at least 6 columns apart has a known distance, fewer than L = 9." in " ".join(
+        found.out.split()
+    )
+    found = run("contacts", path, *options, "--max-iter", 1)
+    assert found.err.startswith("fieldfit: warning: The fit did not converge")
+    assert ".py" not in found.err

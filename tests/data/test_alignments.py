@@ -48,6 +48,27 @@ def test_a_focus_must_be_one_sequence(tmp_path: Path) -> None:
     assert read_alignment(path, focus="a").n == 5
 
 
+def test_residues_of_the_focus_sequence_have_their_numbers(tmp_path: Path) -> None:
+    """Columns 3 and 4 of the text are insertions (lower case), and column 6 is a gap of the focus sequence."""
+    path = tmp_path / "f.a2m"
+    path.write_text(">s/1-9\nACDefGHIK\n>RASH/51-58 a protein\nACDefG-IK\n>RASH2/1-9\nACD.eGH-K\n")
+    for name in ("RASH", "RASH/51-58"):
+        found = read_alignment(path, focus=name)
+        assert found.positions is not None
+        assert (found.focus, found.columns.tolist()) == (1, [0, 1, 2, 3, 5, 6])
+        assert found.positions.tolist() == [51, 52, 53, 56, 57, 58]
+        assert found.width == 7
+    without = read_alignment(path)
+    assert (without.positions, without.width) == (None, 7)
+    path.write_text(">a\nAC-GH\n>b\nACDG-\n")
+    plain = read_alignment(path, focus="a").positions
+    assert plain is not None
+    assert plain.tolist() == [1, 2, 3, 4]
+    path.write_text(">a/1-4\nAC-GH\n>a/7-9\nACDG-\n")
+    with pytest.raises(DataError, match=r"2 different sequences with the name 'a': 'a/1-4', 'a/7-9'\."):
+        read_alignment(path, focus="a")
+
+
 def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:
     path = tmp_path / "r.fa"
     path.write_text(">a\nACGT-\n>b\nACGUU\n")
@@ -65,8 +86,10 @@ def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:
         (">a\nACD\n>b\n", "'b' of .* is empty"),
         (">\nACD\n", "Sequence 1 of .* has no identifier"),
         (">a\nacd\n", "has no upper case letter"),
-        (">a\nXXX\n", "outside the alphabet"),
-        (">a\nA\n", "at least two"),
+        (">a\nXXX\n", "outside the alphabet .* such as 'X' in 'a'"),
+        (">a\nACGU\n", "Is it RNA\\? Give the alphabet 'rna'"),
+        (">a\nACD\n>b\nA.C\n", "All lines have 3 characters: if dots are gaps here, write them as dashes"),
+        (">a\nA\n", "1 column of .* is left; .* at least two"),
     ],
 )
 def test_bad_files_get_a_sentence(tmp_path: Path, text: str, message: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,11 @@ class Alignment:
         Place of the focus sequence.
     dropped : tuple of str, default: ()
         Names of the sequences that were left out because of letters outside the alphabet.
+    positions : ndarray of shape (L,) or None, default: None
+        The number of each column's residue in the focus sequence. Insertions count, gaps do not. The first residue has
+        the number 1, or START if the identifier is NAME/START-END. None without a focus sequence.
+    width : int or None, default: None
+        Number of columns of the file. None: as many as ``columns`` needs.
 
     Examples
     --------
@@ -61,6 +67,8 @@ class Alignment:
     columns: IntArray
     focus: int | None = None
     dropped: tuple[str, ...] = ()
+    positions: IntArray | None = None
+    width: int | None = None
 
     def __repr__(self) -> str:
         parts = (self.n, "sequences"), (len(self.columns), "columns"), (len(self.alphabet), "letters")
@@ -116,8 +124,8 @@ def read_alignment(
     alphabet : str, default "protein"
         "protein", "rna", "dna", or the letters themselves with the gap first.
     focus : str, optional
-        Identifier of a sequence. Only the columns where it has a letter are kept. Refused if sequences that differ
-        have this identifier.
+        Identifier of a sequence, with or without its region: ``"RASH"`` is also ``RASH/5-166``. Only the columns where it
+        has a letter are kept. Refused if sequences that differ have this identifier.
     most_gaps : float, default 1.0
         Columns with a larger share of gaps are left out.
 
@@ -162,7 +170,7 @@ def read_alignment(
         if len(codes) != length:
             raise FileFormatError(
                 f"The sequence {name!r} of {shown} has {len(codes)} columns, and {first!r} has {length} (upper case "
-                "letters and dashes count). Align the sequences, or write insertions in lower case."
+                f"letters and dashes count, lower case letters and dots do not). {_how_to_align(sequences)}"
             )
         if (codes == _UNKNOWN).any():
             dropped.append(name)
@@ -171,27 +179,81 @@ def read_alignment(
             kept.append(name)
     if not rows:
         raise FileFormatError(
-            f"Every sequence of {shown} has letters outside the alphabet {letters!r}. Is it an alignment of another type?"
+            f"Every sequence of {shown} has letters outside the alphabet {letters!r}, such as "
+            f"{_outside(sequences[0], table)!r} in {first!r}. {_other_alphabet(sequences)}"
         )
     matrix = np.stack(rows)
     columns = np.arange(matrix.shape[1])
-    place = None
+    width = len(columns)
+    place, positions = None, None
     if focus is not None:
-        if focus not in kept:
-            why = "has letters outside the alphabet" if focus in dropped else "is not there"
-            raise DataError(f"The focus sequence {focus!r} {why} in {shown}; the first one is {kept[0]!r}.")
-        matching = {sequence for name, sequence in zip(names, sequences, strict=True) if name == focus}
-        if len(matching) > 1:
-            raise DataError(
-                f"{shown} has {len(matching)} different sequences with the name {focus!r}. Give the focus sequence a "
-                "name of its own."
-            )
-        place = kept.index(focus)
+        place, text = _focus(focus, names, sequences, kept, dropped, shown)
+        positions = _positions(kept[place], text, table)
         columns = columns[matrix[place] != 0]
     columns = columns[(matrix[:, columns] == 0).mean(axis=0) <= most_gaps]
     if len(columns) < 2:
-        raise DataError(f"{len(columns)} columns of {shown} are left; a model of couplings needs at least two.")
-    return Alignment(tuple(kept), np.ascontiguousarray(matrix[:, columns]), letters, columns, place, tuple(dropped))
+        raise DataError(
+            f"{counted(len(columns), 'columns')} of {shown} {'is' if len(columns) == 1 else 'are'} left; a model of "
+            "couplings needs at least two."
+        )
+    codes = np.ascontiguousarray(matrix[:, columns])
+    positions = None if positions is None else positions[columns]
+    return Alignment(tuple(kept), codes, letters, columns, place, tuple(dropped), positions, width)
+
+
+def _focus(
+    focus: str, names: list[str], sequences: list[bytes], kept: list[str], dropped: list[str], shown: str
+) -> tuple[int, bytes]:
+    """The place of the focus sequence among those that were kept, and its text."""
+    wanted = {focus} if focus in names else {name for name in names if name.partition("/")[0] == focus}
+    texts = {sequence for name, sequence in zip(names, sequences, strict=True) if name in wanted}
+    if len(wanted) > 1 or len(texts) > 1:
+        which = f": {', '.join(map(repr, sorted(wanted)[:3]))}" if len(wanted) > 1 else ""
+        raise DataError(
+            f"{shown} has {max(len(wanted), len(texts))} different sequences with the name {focus!r}{which}. Give the "
+            "focus sequence a name of its own."
+        )
+    name = next(iter(wanted), None)
+    if name not in kept:
+        why = "has letters outside the alphabet" if name in dropped else "is not there"
+        raise DataError(f"The focus sequence {focus!r} {why} in {shown}; the first one is {kept[0]!r}.")
+    return kept.index(name), texts.pop()
+
+
+def _positions(name: str, text: bytes, table: NDArray[np.uint8]) -> IntArray:
+    """The number of the residue in each column of a sequence NAME/START-END; a gap has that of the residue before it."""
+    region = re.fullmatch(r".*/(\d+)-\d+", name)
+    characters = np.frombuffer(text, dtype=np.uint8)
+    codes = table[characters]
+    residues = np.cumsum((codes != 0) & (characters != ord(".")), dtype=np.int64)
+    numbers: IntArray = residues[codes != _INSERTION] + (int(region[1]) - 1 if region else 0)
+    return numbers
+
+
+def _how_to_align(sequences: list[bytes]) -> str:
+    """What to do about sequences with different numbers of columns."""
+    if len(set(map(len, sequences))) == 1:
+        return (
+            f"All lines have {len(sequences[0])} characters: if dots are gaps here, write them as dashes, and lower case "
+            "letters that are columns as upper case."
+        )
+    return "Align the sequences, or write insertions in lower case."
+
+
+def _outside(sequence: bytes, table: NDArray[np.uint8]) -> str:
+    """The first letter of a sequence that is outside the alphabet."""
+    return next(chr(code) for code in sequence if table[code] == _UNKNOWN)
+
+
+def _other_alphabet(sequences: list[bytes]) -> str:
+    """Which alphabet would do, if one of the known ones does for the first sequence."""
+    used = {chr(code) for code in sequences[0] if not chr(code).islower()} - {"."}
+    for name, letters in ALPHABETS.items():
+        if used <= set(letters):
+            return f"Is it {name.upper() if name != 'protein' else 'a protein'}? Give the alphabet {name!r}."
+    return (
+        "Is it an alignment of another type? Give its letters as the alphabet, the gap first, or remove such letters."
+    )
 
 
 def sequence_weights(alignment: Alignment, identity: float = 0.8) -> FloatArray:

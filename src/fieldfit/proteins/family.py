@@ -189,8 +189,9 @@ class FamilyFit:
         Returns
         -------
         DataFrame
-            Columns ``i`` and ``j`` (places in the alignment), ``column_i`` and ``column_j`` (columns of the file), ``norm``
-            (Frobenius norm in the zero-sum gauge) and ``score`` (after the average product correction).
+            Columns ``i`` and ``j`` (places in the alignment), ``column_i`` and ``column_j`` (columns of the file),
+            ``position_i`` and ``position_j`` (residues of the focus sequence, if there is one), ``norm`` (Frobenius norm in
+            the zero-sum gauge) and ``score`` (after the average product correction).
 
         Examples
         --------
@@ -202,13 +203,15 @@ class FamilyFit:
         """
         import pandas
 
-        edges = self.model.edge_array
+        edges, positions = self.model.edge_array, self.alignment.positions
+        numbers = {} if positions is None else {f"position_{k}": positions[edges[:, j]] for j, k in enumerate("ij")}
         frame = pandas.DataFrame(
             {
                 "i": edges[:, 0],
                 "j": edges[:, 1],
                 "column_i": self.alignment.columns[edges[:, 0]],
                 "column_j": self.alignment.columns[edges[:, 1]],
+                **numbers,
                 "norm": frobenius_norms(self.couplings),
                 "score": self.contact_scores,
             }
@@ -324,8 +327,9 @@ class FamilyFit:
         Returns
         -------
         DataFrame
-            Columns ``column``, ``from``, ``to`` and ``delta``: log p(mutant) − log p(sequence), negative where the model
-            finds the substitution harmful. Substitutions by gaps and columns with gaps are left out.
+            Columns ``column``, ``position`` (the residue of the focus sequence, if there is one), ``from``, ``to`` and
+            ``delta``: log p(mutant) − log p(sequence), negative where the model finds the substitution harmful.
+            Substitutions by gaps and columns with gaps are left out.
 
         Examples
         --------
@@ -349,10 +353,11 @@ class FamilyFit:
         delta = energy - energy[np.arange(m), codes][:, None]
         site, letter = np.divmod(np.arange(m * q), q)
         kept = (codes[site] != 0) & (letter != 0) & (letter != codes[site])
-        letters = np.array(list(self.alignment.alphabet))
+        letters, positions = np.array(list(self.alignment.alphabet)), self.alignment.positions
         return pandas.DataFrame(
             {
                 "column": self.alignment.columns[site[kept]],
+                **({} if positions is None else {"position": positions[site[kept]]}),
                 "from": letters[codes[site[kept]]],
                 "to": letters[letter[kept]],
                 "delta": delta.ravel()[kept],
@@ -448,10 +453,11 @@ class FamilyFit:
         target = (
             alignment.alphabet[0] * self.model.m if alignment.focus is None else alignment.sequence(alignment.focus)
         )
+        positions = alignment.columns + 1 if alignment.positions is None else alignment.positions
         write_plmc(
             path,
             PlmcParameters(
-                alignment.alphabet, target, alignment.columns + 1, self.weights, single, self.fields, pairs,
+                alignment.alphabet, target, positions, self.weights, single, self.fields, pairs,
                 self.couplings, 0, self.fit.iterations,
                 -1.0 if self.identity is None else 1.0 - self.identity, fields, couplings,
             ),

@@ -30,7 +30,7 @@ class PlmcParameters:
     target : str
         The target sequence.
     numbering : ndarray of shape (L,)
-        Numbers of the columns in the target sequence.
+        Numbers of the columns' residues in the target sequence, or of the columns without one; the first is 1.
     weights : ndarray of shape (sequences,)
         1 / neighbours of each sequence; 0 for skipped ones.
     frequencies : ndarray of shape (L, q)

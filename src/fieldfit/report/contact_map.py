@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+#: Area of a mark in the legend, in square points: larger ones touch each other.
+_LARGEST_IN_LEGEND = 60.0
+
+
 def draw_contact_map(
     scores: FloatArray,
     edges: IntArray,
@@ -32,6 +36,8 @@ def draw_contact_map(
     order = np.argsort(-np.where(far, scores, -np.inf), kind="stable")[: min(top or length, int(far.sum()))]
     i, j = edges[order].T
     with figure(5.2, 5.2) as drawing:
+        from matplotlib.ticker import MaxNLocator
+
         axes = drawing.add_axes((0.11, 0.1, 0.86, 0.82))
         size = 2400.0 / length
         if distances is None:
@@ -48,11 +54,14 @@ def draw_contact_map(
             row, column = np.nonzero(np.nan_to_num(distances, nan=np.inf) < closest)
             below = row - column >= separation
             axes.scatter(column[below], row[below], s=size, color=MUTED, linewidths=0, marker="s", label="structure")
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.1), ncols=2, frameon=False, fontsize=8)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.1), ncols=2, frameon=False, fontsize=8,
+                        markerscale=min(1.0, (_LARGEST_IN_LEGEND / size) ** 0.5))  # fmt: skip
         axes.plot([0, length - 1], [0, length - 1], color="0.8", linewidth=0.8)
-        axes.set_xlim(-1, length)
-        axes.set_ylim(length, -1)
+        axes.set_xlim(-0.7, length - 0.3)
+        axes.set_ylim(length - 0.3, -0.7)
         axes.set_aspect("equal")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator("auto", integer=True))
         axes.set_xlabel("column")
         axes.set_ylabel("column")
     return drawing

@@ -53,7 +53,9 @@ def contacts(
     penalty: Annotated[
         str, typer.Option("--penalty", help="Strength of the penalty: evcouplings, plmc or ccmpred.")
     ] = "evcouplings",
-    closest: Annotated[float, typer.Option("--closest", help="Pairs below this distance in Å are in contact.")] = 8.0,
+    closest: Annotated[
+        float, typer.Option("--closest", min=0, help="Pairs below this distance in Å are in contact.")
+    ] = 8.0,
     separation: Annotated[
         int, typer.Option("--separation", min=1, help="Smallest distance of a pair along the sequence, in columns.")
     ] = 6,
@@ -68,7 +70,7 @@ def contacts(
 ) -> None:
     """Predict contacts from a family of sequences. With --distances they are compared with a structure."""
     from fieldfit import proteins
-    from fieldfit.cli.output import InterruptedFitError, note, print_json, print_table
+    from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json, print_table
     from fieldfit.cli.progress import shown_progress
     from fieldfit.report.figures import make_folder, save_figure
     from fieldfit.report.table import PlainTable
@@ -76,11 +78,11 @@ def contacts(
     limit_threads(threads)
     kept = checkpoint_from_options(checkpoint, checkpoint_every, resume)
     family = proteins.read_alignment(path, alphabet=alphabet, focus=focus)
-    known = None if distances is None else proteins.read_distances(distances, int(family.columns.max()) + 1)
-    if known is not None:
-        known = known[family.columns][:, family.columns]
+    known = None
+    if distances is not None:
+        known = proteins.read_distances(distances, family.width or family.length)[family.columns][:, family.columns]
     folder = None if out is None else make_folder(out)
-    with told_interrupts(kept), shown_progress(None, json, max_iter) as progress:
+    with told_interrupts(kept), collected_warnings(), shown_progress(None, json, max_iter) as progress:
         fitted = proteins.fit_family(
             family, identity=identity, penalty=penalty, tol=tol, max_iter=max_iter, progress=progress, checkpoint=kept
         )
@@ -127,8 +129,14 @@ def contacts(
         told += f" {counted(len(family.dropped), 'sequences')} with letters outside the alphabet {were} left out."
     if fitted.effective < family.length:
         told += " Caution: the effective number is below the number of columns, so that most scores are noise."
+    if table.empty:
+        told += f" No pair is at least {separation} columns apart; see --separation."
     if precision:
         told += " Share of contacts among the top " + ", ".join(f"{name}: {p:.2f}" for name, p in shown.items()) + "."
+        compared = int(table["distance"].notna().sum())
+        if compared < family.length:
+            told += f" Caution: {counted(compared, 'pairs')} at least {separation} columns apart "
+            told += f"{'has' if compared == 1 else 'have'} a known distance, fewer than L = {family.length}."
     lines = tuple(tuple(line) for line in table.head(rows).itertuples(index=False))
     print_table(PlainTable(f"Pairs with the highest scores in {path.name}", columns, lines, told, formats))
     if folder is not None:
