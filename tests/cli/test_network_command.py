@@ -49,6 +49,18 @@ def test_json_without_groups(run, table):
     assert len(network["nodes"]) == 3
 
 
+@pytest.mark.parametrize("name", ["weight", "mean"])
+def test_a_column_of_groups_replaces_no_result(run, table, tmp_path, name):
+    pd.read_csv(table).rename(columns={"group": name}).to_csv(table, index=False)
+    out = tmp_path / "out"
+    found = run("network", table, "--by", name, "--bootstrap", 0, "--permutations", 1, "--out", out)
+    assert found.code == 0, found.err
+    for file, column in (("edges.csv", "weight"), ("nodes.csv", "mean")):
+        written = pd.read_csv(out / file)
+        assert set(written["group"]) == {"a", "b"}
+        assert written[column].dtype == float
+
+
 def test_refusals(run, table, tmp_path):
     found = run("network", table)
     assert found.code == 2

@@ -8,7 +8,7 @@ import pytest
 
 from fieldfit import networks
 from fieldfit.networks.debiased import debiased_couplings, debiased_with_errors
-from fieldfit.types import ModelError
+from fieldfit.types import FieldfitWarning, ModelError
 
 
 def influence_of_each_sample(x, weights, j, coefficients):
@@ -205,7 +205,9 @@ def test_pairs_with_a_joint_answer_that_never_occurs_have_no_test():
 @pytest.mark.filterwarnings("ignore::fieldfit.types.SeparationWarning")
 def test_pairs_of_columns_that_others_determine_say_so(frame):
     x = frame[["a", "b", "c"]].assign(copy=1 - frame["c"])
-    table = networks.edge_intervals(x, networks.nodewise_network(x))
+    with pytest.warns(FieldfitWarning, match="'c' and 'copy' determine each other"):
+        network = networks.nodewise_network(x)
+    table = networks.edge_intervals(x, network)
     without = table[~np.isfinite(table["se"])]
     assert len(without)
     assert (without["note"] != "").all()

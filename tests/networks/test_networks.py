@@ -1,5 +1,7 @@
 """Reading answers, and networks from regressions."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -84,8 +86,13 @@ def test_what_a_network_cannot_use_is_refused(frame):
         networks.read_responses(frame.iloc[:8])
     with pytest.raises(DataError, match="one group only"):
         networks.read_responses(frame.assign(site="north"), by="site")
-    with pytest.raises(DataError, match="no group in row 3"):
+    with pytest.raises(DataError, match=r"no group in row 3 \(counting from 0\) and 199 other rows\. Give"):
         networks.read_responses(frame.assign(site=["n", "s", "n", None] * 200), by="site")
+    with pytest.raises(DataError, match=r"no group in row 3 \(counting from 0\)\. Give"):
+        networks.read_responses(frame.assign(site=["n", "s", "n", None] + ["n"] * 796), by="site")
+    small = networks.read_responses(frame.assign(site=["n", "s"] + ["s"] * 798), by="site").by_group()["n"]
+    with pytest.raises(DataError, match=r"The group 'n' has 1 row; a network needs at least 10\. Leave its rows out"):
+        networks.nodewise_network(small)
     rare = frame.assign(f=(np.arange(800) < 1).astype(int))
     with pytest.raises(DataError, match="'f' has the value 0 in 799 of 800 rows"):
         networks.nodewise_network(rare)
@@ -97,6 +104,16 @@ def test_what_a_network_cannot_use_is_refused(frame):
     with pytest.raises(DataError, match=r"'f' looks like the group .*its values are words.*--by f"):
         networks.read_responses(words)
     assert networks.read_responses(words, by="f").names == ("a", "b", "c", "d", "e")
+
+
+@pytest.mark.parametrize("copy", [lambda a: a, lambda a: 1 - a])
+def test_columns_that_determine_each_other_get_a_warning(frame, copy):
+    twice = frame.assign(f=copy(frame["a"]))
+    with pytest.warns(FieldfitWarning, match=r"'a' and 'f' determine each other in every row, .*leave_out=\['f'\]"):
+        networks.nodewise_network(twice)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        networks.nodewise_network(frame)
 
 
 def test_the_package_is_an_attribute_of_fieldfit():

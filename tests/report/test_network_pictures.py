@@ -1,6 +1,9 @@
 """Pictures of networks: positions, edges, rings, names."""
 
+import io
+
 import matplotlib.patches
+import matplotlib.text
 import numpy as np
 import pytest
 
@@ -87,3 +90,10 @@ def test_norms_have_no_sign_to_explain():
 def test_networks_side_by_side_do_not_touch():
     left, right = (axes.get_position() for axes in draw_networks(list("abcdef"), [W, W], titles=["a", "b"]).axes)
     assert right.x0 - left.x1 > 0.01
+
+
+def test_names_with_dollar_signs_are_no_formulas():
+    names = ["pays $5_ or $10", "a $^$ b", "$x$"]
+    drawing = draw_networks(names, [np.zeros((3, 3))], titles=["$^$"], clusters=["$_$", "b", "c"])
+    drawing.savefig(io.BytesIO(), format="svg")
+    assert not any(text.get_parse_math() for text in drawing.findobj(matplotlib.text.Text))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 #: Why a pair has no error although all of its joint answers occur.
-_UNDETERMINED = "other columns determine one of the two in these rows"
+_UNDETERMINED = "other columns determine one of the two, or each other, in these rows"
 
 
 def refit(data: object, network: Network, **options: Any) -> Fit:

@@ -197,7 +197,7 @@ def read_responses(
     if len(used) < 2:
         raise DataError(f"A network needs at least two columns; the table has {len(used)} to use.")
     if table.n < LEAST_ROWS:
-        raise DataError(f"The table has {table.n} rows; a network needs at least {LEAST_ROWS}.")
+        raise DataError(f"The table has {counted(table.n, 'rows')}; a network needs at least {LEAST_ROWS}.")
     for name in used:
         _check_column(name, table.states[places[name]], by)
     kept = [places[name] for name in used]
@@ -214,6 +214,11 @@ def read_responses(
 def checked_for_regressions(answers: Responses) -> Responses:
     """Raise an error for too few complete rows, or columns that hardly vary in them. Warn of rare values."""
     complete = answers.codes[answers.whole]
+    if answers.n < LEAST_ROWS:
+        group = _one_group(answers)
+        what = "The table" if group is None else f"The group {group!r}"
+        hint = "" if group is None else " Leave its rows out, or join it with another group."
+        raise DataError(f"{what} has {counted(answers.n, 'rows')}; a network needs at least {LEAST_ROWS}.{hint}")
     if len(complete) < LEAST_ROWS:
         raise DataError(
             f"{len(complete)} of {answers.n} rows have no missing value; regressions of each variable on all others need "
@@ -245,13 +250,39 @@ def checked_for_regressions(answers: Responses) -> Responses:
             FieldfitWarning,
             stacklevel=3,
         )
+    _warn_of_equal(answers.names, complete)
     return answers
+
+
+def _one_group(answers: Responses) -> str | None:
+    """The group of all rows, or None if there are no groups or several."""
+    groups = [] if answers.groups is None else np.unique(answers.groups).tolist()
+    return groups[0] if len(groups) == 1 else None
 
 
 def _in_group(answers: Responses) -> str:
     """Which group the rows belong to, if they all belong to one."""
-    groups = [] if answers.groups is None else np.unique(answers.groups).tolist()
-    return f"in the group {groups[0]!r} " if len(groups) == 1 else ""
+    group = _one_group(answers)
+    return "" if group is None else f"in the group {group!r} "
+
+
+def _warn_of_equal(names: Sequence[str], complete: NDArray[np.int8]) -> None:
+    """Warn of columns that are equal, or opposite, in every row: regressions cannot tell them apart."""
+    first: dict[bytes, str] = {}
+    equal = []
+    for name, column in zip(names, np.ascontiguousarray(complete.T), strict=True):
+        other = first.setdefault((column ^ column[0]).tobytes(), name)  # a column and its opposite have the same key
+        if other != name:
+            equal.append((other, name))
+    if equal:
+        more = f" (and {len(equal) - 1} more such columns)" if len(equal) > 1 else ""
+        other, name = equal[0]
+        warnings.warn(
+            f"The columns {other!r} and {name!r} determine each other in every row{more}, so most pairs have no standard "
+            f"error. Leave one of them out ({_leave_out(name)}).",
+            FieldfitWarning,
+            stacklevel=4,
+        )
 
 
 def _leave_out(name: str) -> str:
@@ -287,10 +318,11 @@ def _refuse_groups(table: Table) -> None:
 def _labels(table: Table, place: int, by: str) -> NDArray[np.str_]:
     codes, states = table.codes[:, place], table.states[place]
     if (codes < 0).any():
-        row = int(np.flatnonzero(codes < 0)[0])
+        missing = np.flatnonzero(codes < 0)
+        more = f" and {counted(len(missing) - 1, 'other rows')}" if len(missing) > 1 else ""
         raise DataError(
-            f"The column {by!r} has no group in row {row} (counting from 0) and {int((codes < 0).sum()) - 1} more. Give "
-            "every row a group, or leave these rows out."
+            f"The column {by!r} has no group in row {missing[0]} (counting from 0){more}. Give every row a group, or leave "
+            "such rows out."
         )
     if len(states) < 2:
         raise DataError(f"The column {by!r} has one group only, {states[0]!r}. A comparison needs two.")

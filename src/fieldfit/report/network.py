@@ -148,6 +148,10 @@ def draw_networks(
         _legend(drawing, largest, beyond, labels, predictabilities is not None, height, signed)
         if numbered:
             _list(drawing, names, fills, 1 - _LIST / width, width, height)
+        from matplotlib.text import Text
+
+        for text in drawing.findobj(Text):
+            text.set_parse_math(False)  # a name such as "pays $5 or $10" is no formula
     return drawing
 
 

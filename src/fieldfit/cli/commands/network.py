@@ -177,9 +177,12 @@ def write_files(
 
     edges, nodes = [], []
     for label, analysis in analyses.items():
-        group = {} if by is None else {by: label}
-        edges.append(analysis.edges.assign(**group))
-        nodes.append(analysis.nodes.reset_index().assign(**group))
+        tables = analysis.edges, analysis.nodes.reset_index()
+        # A column of groups called "weight" must not replace the weights.
+        column = "group" if any(by in table for table in tables) else by
+        group = {} if column is None else {column: label}
+        edges.append(tables[0].assign(**group))
+        nodes.append(tables[1].assign(**group))
     pandas.concat(edges).to_csv(folder / "edges.csv", index=False)
     pandas.concat(nodes).to_csv(folder / "nodes.csv", index=False)
     if comparison is not None:
