@@ -28,7 +28,7 @@ from typing import Protocol, TypeVar
 #: Seconds before anything is shown, and between two changes of what is shown.
 _PATIENCE, _PAUSE = 2.0, 0.2
 #: From this number of steps on, the first one, which may load and compile things, does not count for the time left.
-_MANY = 10
+_MANY_STEPS = 10
 
 _wanted: bool | None = None
 _inside: ContextVar[bool] = ContextVar("inside counted steps", default=False)
@@ -185,8 +185,8 @@ def steps(title: str, total: int, progress: Progress | None = None) -> Iterator[
             _open_displays += display is not None
         shown_at = now
         if display is not None:
-            pace = (now - began) / done if done == 1 or total < _MANY else (now - first_ended) / (done - 1)
-            left = "" if done == 1 and total >= _MANY else f", about {pace * max(total - done, 0):,.0f} s left"
+            pace = (now - began) / done if done == 1 or total < _MANY_STEPS else (now - first_ended) / (done - 1)
+            left = "" if done == 1 and total >= _MANY_STEPS else f", about {pace * max(total - done, 0):,.0f} s left"
             display.show(f"{title}: {done:,} of {total:,}{left}", min(done / total, 1.0))
 
     token = _inside.set(True)

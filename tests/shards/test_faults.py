@@ -74,7 +74,7 @@ def test_a_worker_that_is_lost_while_data_are_sent_to_it(samples, number, place,
     model, values = samples
     here = ff.fit(model, values, "PL1", shards=5, **OPTIONS)
     sending, sent = dask_backend.DaskShards._sent, []
-    monkeypatch.setattr(dask_backend, "_LARGE", 0)
+    monkeypatch.setattr(dask_backend, "_LARGE_BYTES", 0)
     with processes(2) as (client, _, workers):
 
         def lose_the_worker(self, address, value):

@@ -45,9 +45,9 @@ _DENSE_FROM = 0.15
 #: Most shared parameters for which the diagonal of the Hessian is exact, with one product for each.
 MOST_EXACT_TIED = 32
 #: Curvature below which every state is certain (θ = 1e3). Numbers computed from it would underflow.
-_FLAT = 1e-100
+_CERTAIN_CURVATURE = 1e-100
 #: Largest precision of the penalty per sample for which a preconditioner that ignores the penalty is still good.
-_WEAK = 0.01
+_WEAK_PRECISION = 0.01
 #: Samples, at least, from which a preconditioner is made.
 _PRECONDITIONER_SAMPLES = 20_000
 #: Largest share of distinct samples for which sorting saves time.
@@ -220,12 +220,12 @@ class PairwiseProblem(Problem):
         It costs about one evaluation, and each use costs four products of m × m matrices. None with sample weights,
         or with a penalty that is not weak.
         """
-        if row_weight is not None or precision.max(initial=0.0) > _WEAK * self.n_samples:
+        if row_weight is not None or precision.max(initial=0.0) > _WEAK_PRECISION * self.n_samples:
             return None
         if not self.dense or not self.field.one_to_one:
             return None
         _, curvature = self._diagonal(theta, None)
-        if not float(curvature.max(initial=0.0)) > _FLAT:
+        if not float(curvature.max(initial=0.0)) > _CERTAIN_CURVATURE:
             return None
         field, (mean, second) = self.field, code_moments(self._bits)
         shift = field.state0 * field.gap * (mean[:, None] + mean[None, :])

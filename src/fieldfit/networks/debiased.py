@@ -20,7 +20,8 @@ from fieldfit.types import FloatArray
 
 #: Directions in which H is smaller than this share of its largest eigenvalue are not determined by the samples.
 _LEAST = 1e-7
-_BYTES = 1 << 26
+#: Bytes of the influence of some samples that are held at a time.
+_MOST_BLOCK_BYTES = 1 << 26
 
 
 def _step(
@@ -77,7 +78,7 @@ def debiased_with_errors(
             # The penalty shrinks c towards 0, which makes H larger. At c̃ the errors have no such bias.
             _, inverses[j], residuals[j] = _step(values, share, j, directed[j])
     squares, means = np.zeros((m, m)), np.zeros((m, m))
-    step = max(1, _BYTES // (8 * m * m))
+    step = max(1, _MOST_BLOCK_BYTES // (8 * m * m))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         influence = np.empty((len(values[part]), m, m))

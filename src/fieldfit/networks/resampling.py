@@ -14,7 +14,7 @@ from fieldfit.networks.logistic_paths import LENGTH
 from fieldfit.types import FloatArray, IntArray, ModelError
 
 #: Most networks that are estimated together, and most bytes of their paths.
-_MOST_RESAMPLES_AT_ONCE, _BYTES = 16, 1 << 27
+_MOST_RESAMPLES_AT_ONCE, _MOST_PATH_BYTES = 16, 1 << 27
 
 Draw = Callable[[int], FloatArray]
 Progress = Callable[[int, int], object]
@@ -53,7 +53,7 @@ def batches(draw: Draw, count: int, m: int, progress: Progress | None, of_two: b
     if count < 1:
         raise ModelError(f"The number of resamples is {count}; it must be at least 1.")
     each = 2 if of_two else 1
-    at_once = max(1, min(_MOST_RESAMPLES_AT_ONCE, _BYTES // (8 * m * LENGTH * (m + 2))) // each)
+    at_once = max(1, min(_MOST_RESAMPLES_AT_ONCE, _MOST_PATH_BYTES // (8 * m * LENGTH * (m + 2))) // each)
     for start in range(0, count, at_once):
         b = min(at_once, count - start)
         yield draw(each * b)

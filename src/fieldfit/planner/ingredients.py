@@ -39,7 +39,7 @@ _FEWEST_TRIAL_STEPS, _USUAL_TRIAL_STEPS = 6, 40
 #: Share of the remaining time for the timing of a family of sequences, and for the trial fit of a family.
 _TIMING_SHARE, _FIT_SHARE = 0.2, 0.07
 #: Seconds of an evaluation from which that of a single sum over all states is taken as it was timed.
-_LONG = 0.005
+_LONG_EVALUATION_SECONDS = 0.005
 #: Evaluations that take as long as the noise of a law whose mean over Z is known: draws, compiled, and their scores.
 _NOISE_PASSES = 8.0
 #: Multiply–adds for each ingredient in units of r³, for products of dense moments and for inverses in the search; and
@@ -330,7 +330,7 @@ class Builder:
             if len(bound.families) > 1:
                 alone = model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
             work = alone.family_work(family, dataset)
-            if work is not None and family.size == 1 == len(bound.families) and evaluation > _LONG:
+            if work is not None and family.size == 1 == len(bound.families) and evaluation > _LONG_EVALUATION_SECONDS:
                 work = TimedSum(work, evaluation)
             if work is None and self.request.target.seconds is not None:
                 each = least_seconds(partial(alone.value_grad, theta), 1) / count

@@ -20,7 +20,7 @@ FILLS = ("#f3ead7", "#cfe3f5", "#fbd9c9", "#d5ebd3", "#e3d7f0", "#f7f0b6", "#d9d
 #: Longest name inside a circle. If a name is longer, circles have numbers and a list has the names.
 _LONGEST = 10
 #: Couplings above this multiple of the upper quartile do not affect the scale of widths.
-_FAR = 5.0
+_FAR_COUPLING = 5.0
 #: Inches of one panel, and of the list of names.
 _PANEL, _LIST = 5.6, 2.1
 
@@ -61,7 +61,7 @@ def widest(couplings: FloatArray) -> float:
     if not len(strengths):
         return 0.0
     usual = float(np.quantile(strengths, 0.75))
-    return float(strengths[strengths <= _FAR * usual].max())
+    return float(strengths[strengths <= _FAR_COUPLING * usual].max())
 
 
 def radius(m: int) -> float:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 #: Partial sums that are added up in one task. With at most this many workers the client adds them up itself.
 _FAN_IN = 8
 #: Bytes from which the numbers of a question travel as data and not inside a task.
-_LARGE = 1 << 20
+_LARGE_BYTES = 1 << 20
 #: Seconds between two checks of which workers are alive.
-_LOOK = 2.0
+_CHECK_SECONDS = 2.0
 _Result = TypeVar("_Result")
 
 
@@ -285,7 +285,7 @@ class DaskShards(Placed):
         part = {} if arguments is None else {number: arguments[number] for number in mine}
         values = [*vars(question).values(), *part.values()]
         values += [number for value in values if isinstance(value, tuple) for number in value]
-        if sum(value.nbytes for value in values if hasattr(value, "nbytes")) <= _LARGE:
+        if sum(value.nbytes for value in values if hasattr(value, "nbytes")) <= _LARGE_BYTES:
             return [question, part]
         return [self._sent(address, question), self._sent(address, part)]
 
@@ -339,7 +339,7 @@ class DaskShards(Placed):
     @property
     def _interval(self) -> float:
         """Seconds to wait before the next check of the workers."""
-        return _LOOK if self._backend.timeout is None else min(_LOOK, self._backend.timeout)
+        return _CHECK_SECONDS if self._backend.timeout is None else min(_CHECK_SECONDS, self._backend.timeout)
 
     def _overdue(self, began: float) -> bool:
         """Is the time for an answer over?"""

@@ -21,7 +21,7 @@ from fieldfit.shards.shard import Recipe, Report
 from fieldfit.types import FloatArray, IntArray
 
 #: Samples of a shard for each row of a matrix of parameters, from which its preconditioner is good for all shards.
-_ENOUGH = 20
+_ENOUGH_SAMPLES = 20
 
 
 class ShardedProblem(Problem):
@@ -205,7 +205,7 @@ class ShardedProblem(Problem):
     ) -> InverseProduct | None:
         start, stop = self._compiled.ranges[0]
         share = (stop - start) / self.n_samples
-        if stop - start < _ENOUGH * np.sqrt(2 * self.n_parameters):
+        if stop - start < _ENOUGH_SAMPLES * np.sqrt(2 * self.n_parameters):
             return None
         question = questions.Operator(*self.about, method, (theta, precision * share))
         operator = cast(InverseProduct | None, self.placed.each(question, self._own(row_weight), shards=[0])[0])

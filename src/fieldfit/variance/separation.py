@@ -20,7 +20,7 @@ HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 #: Parameters this far out along whose directions the curvature is this small (a standard error above 10) are on
 #: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
 #: freedom of the model.
-_FAR, _FLAT, _GAUGE = 4.0, 0.01, 1e-9
+_FAR_VALUE, _FLAT_CURVATURE, _GAUGE_CURVATURE = 4.0, 0.01, 1e-9
 #: Contrasts of parameters that are all this close to 0 are skipped.
 _MODERATE = 1.0
 _MOST_SEPARATION_PARAMETERS = 200
@@ -52,7 +52,7 @@ def separated_parameters(
     if matrix is not None:
         estimated = matrix[:, free]
         distances = ((estimated != 0) * np.abs(estimated @ relative)[:, None]).max(axis=0, initial=0.0)
-    far = [k for k in np.flatnonzero(distances > _FAR).tolist() if not penalised[places[k]]]
+    far = [k for k in np.flatnonzero(distances > _FAR_VALUE).tolist() if not penalised[places[k]]]
     far = sorted(far, key=lambda k: -distances[k])[:_MOST_SEPARATION_PARAMETERS]
     if not far:
         return ()
@@ -60,14 +60,14 @@ def separated_parameters(
     if not np.isfinite(curvature).all():  # θ beyond the range of numbers: nothing can be said of its directions
         return ()
     values, vectors = np.linalg.eigh(curvature)
-    flat = vectors[:, values < _FLAT]
+    flat = vectors[:, values < _FLAT_CURVATURE]
     if not flat.shape[1]:
         return ()
     # The model's own gauge freedom is flat too, but everywhere; what separates is curved where |θ| is moderate. The
     # curvature out here cannot tell the two apart: it falls to 0 as the optimiser runs on.
     moderate = x / max(1.0, float(np.abs(relative).max()))
     nearer, turns = np.linalg.eigh(_curvature(hessian_product, moderate, far, flat, sizes))
-    runaway = flat @ turns[:, np.abs(nearer) > _GAUGE * max(float(np.abs(nearer).max()), 1.0)]
+    runaway = flat @ turns[:, np.abs(nearer) > _GAUGE_CURVATURE * max(float(np.abs(nearer).max()), 1.0)]
     parts = np.abs(runaway).max(axis=1, initial=0.0)
     concerned = parts > 0.1 * parts.max()
     return tuple(names[places[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
