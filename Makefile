@@ -73,7 +73,7 @@ package:
 	$(PACKAGED)/bin/python -m pip install --quiet build
 	$(PACKAGED)/bin/python -m build --outdir dist
 	$(PACKAGED)/bin/python -m pip install --quiet "$$(ls $(CURDIR)/dist/*.whl)[dev]"
-	mkdir -p $(PACKAGED)/elsewhere && cp -r tests docs benchmarks README.md CITATION.cff CHANGELOG.md pyproject.toml Makefile $(PACKAGED)/elsewhere/
+	mkdir -p $(PACKAGED)/elsewhere && cp -r tests docs benchmarks *.md CITATION.cff pyproject.toml Makefile $(PACKAGED)/elsewhere/
 	cd $(PACKAGED)/elsewhere && ../bin/python -m pytest -n 2 -q -m "not slow" $(PACKAGE_TESTS)
 
 format: $(VENV)/.installed

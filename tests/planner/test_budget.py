@@ -145,6 +145,18 @@ def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
     assert choose(noisy, Target(seconds=10.0), floor=Floor(1.0, errors=3.0))[0].policy == "FL"
 
 
+def test_what_costs_more_and_is_less_accurate_is_not_recommended():
+    refined = replace(candidate("PL1 >> FL", 6.9, 1.0), second_stage="…")
+    found = [refined, candidate("PL3", 7.2, 1.0048)]
+    assert choose(found, Target(seconds=10.0))[0].policy == "PL1 >> FL"
+    # A second stage must be clearly cheaper than what is as accurate, and one more term must be worth it.
+    assert choose([*found, candidate("FL", 7.3, 1.0)], Target(seconds=10.0))[0].policy == "FL"
+    mixed = replace(candidate("PL1 + FL", 6.9, 1.0), n_terms=2)
+    assert choose([mixed, found[1]], Target(seconds=10.0))[0].policy == "PL3"
+    noisy = [replace(policy, error=0.003) for policy in found]
+    assert choose(noisy, Target(seconds=10.0))[0].policy == "PL3"
+
+
 def test_where_nothing_is_affordable_the_most_accurate_of_the_cheapest_is_taken():
     found = [candidate("0.1*PL1/row", 8.0, 10.5), candidate("PL1", 8.5, 1.05), candidate("FL", 20.0, 1.0)]
     found = [replace(own, affordable=False) for own in found]

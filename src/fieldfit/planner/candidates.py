@@ -19,6 +19,9 @@ ENOUGH = 0.005
 #: The same where the pilot's samples cannot tell two variances apart. A larger error is no reason to take the cheaper one:
 #: it may as well be worse.
 _AT_MOST = 0.02
+#: Relative difference in variance that counts where the more accurate policy is the cheaper one as well, and from which a
+#: policy is not called the most accurate.
+_NOTICEABLE = 0.001
 #: Costs of second stages are multiplied by this where policies are equally accurate.
 _SECOND_STAGE = 1.15
 
@@ -170,7 +173,7 @@ def choose(
         return _cheapest(usable), why
     best = _most_accurate(affordable, floor)
     among = f"of the {len(candidates)} policies compared" if math.isinf(target.limit) else "within the budget"
-    if best.variance > (1 + ENOUGH) * min(candidate.variance for candidate in affordable):
+    if best.variance > (1 + _NOTICEABLE) * min(candidate.variance for candidate in affordable):
         return best, f"none {among} is clearly more accurate"
     return best, f"the most accurate {among}"
 
@@ -185,6 +188,7 @@ def _most_accurate(candidates: Sequence[Candidate], floor: Floor) -> Candidate:
     """The most accurate; of those within half a percent, or what the pilot's sample can tell apart, the simplest.
 
     Fewer terms come first, then the cheaper. A second stage must be clearly cheaper than what is as accurate without it.
+    What costs more and is less accurate than another one with as many terms is passed over.
     """
     leading = min(candidates, key=partial(_not_clearly_below, floor))
     accurate = _not_clearly_below(floor, leading)
@@ -193,7 +197,15 @@ def _most_accurate(candidates: Sequence[Candidate], floor: Floor) -> Candidate:
         for rival in candidates
         if rival.variance <= accurate * (1 + min(max(ENOUGH, 2 * max(rival.error, leading.error)), _AT_MOST))
     ]
+    close = [rival for rival in close if not any(_dominates(other, rival, floor) for other in close)]
     return min(close, key=lambda rival: (rival.n_terms, rival.cost * (_SECOND_STAGE if rival.second_stage else 1)))
+
+
+def _dominates(other: Candidate, rival: Candidate, floor: Floor) -> bool:
+    """Whether another policy costs less and is more accurate, beyond the noise of the pilot's samples, and as simple."""
+    apart = max(_NOTICEABLE, 2 * max(other.error, rival.error))
+    better = _not_clearly_below(floor, other) * (1 + apart) < _not_clearly_below(floor, rival)
+    return better and other.cost <= rival.cost and other.n_terms <= rival.n_terms
 
 
 def _cheapest(candidates: Sequence[Candidate]) -> Candidate:

@@ -205,6 +205,7 @@ class Ground:
         return PlanSetting(
             model=self.request.model,
             rows=self.rows,
+            observed=self.pilot.rows,
             theta=self.pilot.theta,
             terms=ingredients,
             random_state=self.request.random_state,

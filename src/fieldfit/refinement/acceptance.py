@@ -45,14 +45,27 @@ def is_worse(
 
     keep = np.flatnonzero(free)
     both = (matrix[keep], csr_array(first[keep]))
-    if not _is_above(_differences(samples, both, derivative[:, keep], theta, information)):
+    if not seems_worse(samples, both, derivative[:, keep], theta, information):
         return False
     blocks = min(_JACKKNIFE_BLOCKS, len(samples.codes))
     return blocks < 2 or _worse_by_jackknife(samples, both, theta, keep, information, blocks)
 
 
-def _is_above(terms: FloatArray) -> bool:
+def seems_worse(
+    samples: SampleConditions,
+    both: tuple[FloatArray, csr_array],
+    derivative: FloatArray,
+    theta: FloatArray,
+    information: FloatArray,
+) -> bool:
+    """Whether d is positive beyond twice the scatter of its terms: then the jackknife decides. ``both`` are weights."""
+    terms = _differences(samples, both, derivative, theta, information)
     return bool(terms.mean() > _WORSE_ERRORS * terms.std() / np.sqrt(len(terms)))
+
+
+def jackknife_products(r: int) -> float:
+    """Multiply–adds of the jackknife besides its passes over samples: an inverse and two products for each estimate."""
+    return (_JACKKNIFE_BLOCKS + 1) * 2 * 3.0 * r**3
 
 
 def _differences(
@@ -80,26 +93,27 @@ def _worse_by_jackknife(
     blocks: int,
 ) -> bool:
     """Whether d, corrected for its bias, is positive beyond twice its jackknife error."""
-    derivatives, covariances, totals = [], [], []
+    breads, covariances, totals = [], [], []
     for block in range(blocks):
         part = samples.subset(np.arange(block, len(samples.codes), blocks))
         totals.append(part.total)
-        derivatives.append(part.derivative(theta)[:, keep] * part.total)
+        derivative = part.derivative(theta)[:, keep] * part.total
+        breads.append([weights @ derivative for weights in both])
         scores = [np.concatenate([values for _, values in part.scores(theta, weights)]) for weights in both]
         scale = 1.0 if part.weight is None else part.weight[:, None]
         covariances.append([(scale * values).T @ (scale * values) for values in scores])
-    D, V, total = np.stack(derivatives), np.array(covariances), np.array(totals)
+    B, V, total = np.array(breads), np.array(covariances), np.array(totals)  # sums over blocks, of both estimates
+    all_B, all_V, all_total = B.sum(axis=0), V.sum(axis=0), float(total.sum())
 
-    def difference(kept: BoolArray) -> float:
-        sizes: list[float] = []
-        for place, weights in enumerate(both):
-            inverse = _inverse(weights @ D[kept].sum(axis=0))
-            spread = inverse @ V[kept, place].sum(axis=0) @ inverse.T
-            sizes.append(float(total[kept].sum() * np.sum(information * spread)))
-        return sizes[0] - sizes[1]
+    def difference(B: FloatArray, V: FloatArray, total: float) -> float:
+        inverses = [_inverse(bread) for bread in B]
+        refined, first = (
+            np.sum(information * (inverse @ meat @ inverse.T)) for inverse, meat in zip(inverses, V, strict=True)
+        )
+        return float(total * (refined - first))
 
-    whole = difference(np.ones(blocks, dtype=bool))
-    parts = np.array([difference(np.arange(blocks) != block) for block in range(blocks)])
+    whole = difference(all_B, all_V, all_total)
+    parts = np.array([difference(all_B - B[k], all_V - V[k], all_total - float(total[k])) for k in range(blocks)])
     corrected = blocks * whole - (blocks - 1) * parts.mean()
     error = np.sqrt((blocks - 1) * np.mean((parts - parts.mean()) ** 2))
     return bool(corrected > _WORSE_ERRORS * error)
