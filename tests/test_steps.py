@@ -2,10 +2,12 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -182,11 +184,67 @@ def test_theory_and_plans_show_theirs(clock, monkeypatch):
     theta = 0.1 * np.ones(wide.n_parameters)
     text = _spoken(monkeypatch, clock, lambda: ff.asymptotics(wide, theta, "PL1", n_simulated=200))
     assert "theory: 5 of " in text
-    text = _spoken(monkeypatch, clock, lambda: ff.plan(MODEL, X, flops=1e9))
-    assert "plan: cost of each family" in text
+    many = ff.BoltzmannMachine.grid(13, 1)  # 8,192 states
+    assert "theory: 5 of 8" in _spoken(monkeypatch, clock, lambda: ff.asymptotics(many, np.ones(12), "PL1"))
+    monkeypatch.setattr(steps, "_on_terminal", lambda: False)  # as in a notebook, without a thread
+    for budget in ({}, {"flops": 1e9}, {"budget": "5s"}):
+        text = _spoken(monkeypatch, clock, partial(ff.plan, MODEL, X, **budget))
+        assert re.search(r"plan: [\d,]+ s, (about [\d,]+ s left|longer than expected)", text), budget
 
 
 def test_model_based_errors_show_theirs(clock, monkeypatch):
     wide = ff.BoltzmannMachine.grid(5, 5)
     fit = ff.fit(wide, wide.sample(0.1 * np.ones(wide.n_parameters), 5000, random_state=0).values, "PL1")
     assert "standard errors: 4 of 4" in _spoken(monkeypatch, clock, lambda: fit.standard_errors("model"))
+
+
+def test_a_forecast_counts_down_and_does_not_jump(clock, monkeypatch):
+    busy = [0.0]
+    monkeypatch.setattr(time, "thread_time", lambda: busy[0])
+    work = steps.Forecast("plan")
+    assert str(work) == "plan: 0 s"
+    clock[0], busy[0] = 4.0, 2.0  # another program takes half of the processor
+    work.expect(5.0)
+    assert str(work) == "plan: 4 s, about 10 s left"
+    clock[0], busy[0] = 8.0, 4.0
+    assert str(work) == "plan: 8 s, about 6 s left"
+    work.expect(8.0)  # 16 s by the clock: the end moves half the way
+    assert str(work) == "plan: 8 s, about 11 s left"
+    clock[0] = 30.0
+    assert str(work) == "plan: 30 s, longer than expected"
+
+
+def test_steps_inside_a_forecast_are_not_shown(clock, monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with steps.forecast("plan"):
+        assert _shown(monkeypatch, clock, 3.0) == ""
+    assert "standard errors" not in stream.getvalue()
+    assert "standard errors: 1 of 4" in _shown(monkeypatch, clock, 3.0)
+
+
+def test_a_forecast_is_shown_in_a_notebook(clock, monkeypatch):
+    class Kept:
+        def __init__(self) -> None:
+            self.texts: list[tuple[str, float]] = []
+
+        def show(self, text: str, share: float) -> None:
+            self.texts.append((text, share))
+
+        def close(self) -> None:
+            self.texts.append(("", 0.0))
+
+    kept = Kept()
+    monkeypatch.setattr(steps, "find_display", lambda: kept)
+    with steps.forecast("plan"):
+        steps.expect(1.0)
+        clock[0] = 3.0
+        steps.expect(5.0)
+        clock[0] = 4.0
+        with steps.steps("moments", 2) as step:
+            step()
+    assert kept.texts[0][0] == "plan: 3 s, about 2 s left"
+    assert kept.texts[0][1] == pytest.approx(3 / 4.5)
+    assert kept.texts[1][0] == "plan: 4 s, about 0 s left"
+    assert kept.texts[-1] == ("", 0.0)
+    steps.expect(1.0)  # outside of a forecast it does nothing

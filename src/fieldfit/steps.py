@@ -8,10 +8,14 @@
     with stepped("standard errors", parts) as counted:
         for part in counted: …
 
-    with waiting("plan"): …
+    with waiting("theory"): …
 
-Nothing appears in the first two seconds. Steps inside other steps are not shown: the time left is that of the whole. On a
-terminal `waiting` shows the seconds that have passed while no step has ended.
+    with forecast("plan"):
+        …
+        expect(3.0)  # CPU seconds from here
+
+Nothing appears in the first two seconds. Steps inside other steps or a forecast are not shown: the time left is that of the
+whole. On a terminal `waiting` shows the seconds that have passed while no step has ended.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ from typing import Protocol, TypeVar
 _PATIENCE, _PAUSE = 2.0, 0.2
 #: From this number of steps on, the first one, which may load and compile things, does not count for the time left.
 _MANY_STEPS = 10
+#: CPU seconds from which their ratio to the clock is known.
+_KNOWN_BUSY = 0.1
 
 _wanted: bool | None = None
 _inside: ContextVar[bool] = ContextVar("inside counted steps", default=False)
@@ -36,6 +42,8 @@ _inside: ContextVar[bool] = ContextVar("inside counted steps", default=False)
 _open_displays = 0
 #: Whether a line of `waiting` is in use.
 _waits = False
+#: The forecast in use.
+_forecast: Forecast | None = None
 
 Progress = Callable[[int, int], object]
 Item = TypeVar("Item")
@@ -124,6 +132,76 @@ def _on_terminal() -> bool:
     return _wanted is not False and sys.stderr.isatty() and "ipykernel" not in sys.modules
 
 
+class Forecast:
+    """When work is expected to end.
+
+    Expectations are CPU seconds of this thread. They become seconds of the clock at the ratio of both so far, and the end
+    moves half the way to each new one, so that the time left does not jump.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.began, self._cpu = time.perf_counter(), time.thread_time()
+        self.end: float | None = None
+        self._display: Display | None = None
+        self._shown_at = self.began + _PATIENCE - _PAUSE
+
+    def expect(self, seconds: float) -> None:
+        """Move the end: the work takes this number of CPU seconds from here."""
+        now, busy = time.perf_counter(), time.thread_time() - self._cpu
+        slower = max((now - self.began) / busy, 1.0) if busy > _KNOWN_BUSY else 1.0
+        end = now + slower * seconds
+        self.end = end if self.end is None else (self.end + end) / 2
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show it in a notebook; on a terminal another thread does."""
+        now = time.perf_counter()
+        if now < self._shown_at + _PAUSE or _on_terminal():
+            return
+        self._shown_at = now
+        self._display = self._display or find_display()
+        if self._display is not None:
+            share = 0.0 if self.end is None else (now - self.began) / max(self.end - self.began, now - self.began)
+            self._display.show(str(self), share)
+
+    def close(self) -> None:
+        """Take it away."""
+        if self._display is not None:
+            self._display.close()
+
+    def __str__(self) -> str:
+        now = time.perf_counter()
+        left = ""
+        if self.end is not None:
+            left = f", about {self.end - now:,.0f} s left" if self.end > now else ", longer than expected"
+        return f"{self.title}: {now - self.began:,.0f} s{left}"
+
+
+@contextmanager
+def forecast(title: str) -> Iterator[None]:
+    """Show the seconds that have passed and those that are left, as far as the work says what it expects (`expect`)."""
+    global _forecast
+    if _forecast is not None or _inside.get():
+        yield
+        return
+    with waiting(title):
+        _forecast = Forecast(title)
+        token = _inside.set(True)
+        try:
+            yield
+        finally:
+            _inside.reset(token)
+            _forecast.close()
+            _forecast = None
+
+
+def expect(seconds: float) -> None:
+    """Tell the forecast in use that the work takes this number of CPU seconds from here."""
+    if _forecast is not None:
+        _forecast.expect(seconds)
+
+
 @contextmanager
 def waiting(title: str) -> Iterator[None]:
     """Show the seconds that have passed, on a terminal, after two seconds and while nothing else is shown."""
@@ -133,7 +211,7 @@ def waiting(title: str) -> Iterator[None]:
         return
     _waits = True
     ended, written = threading.Event(), threading.Event()
-    began = time.monotonic()
+    course = Forecast(title)
 
     def tell() -> None:
         pause = _PATIENCE
@@ -141,7 +219,7 @@ def waiting(title: str) -> Iterator[None]:
             pause = 1.0
             if not _open_displays:
                 written.set()
-                _write_at_once(f"\r{title}: {time.monotonic() - began:,.0f} s\x1b[K")
+                _write_at_once(f"\r{_forecast or course}\x1b[K")
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
@@ -177,6 +255,8 @@ def steps(title: str, total: int, progress: Progress | None = None) -> Iterator[
         if progress is not None:
             progress(done, total)
         now = time.perf_counter()
+        if silent and _forecast is not None:
+            _forecast.refresh()
         first_ended = now if done == 1 else first_ended
         if silent or now < shown_at + _PAUSE:
             return

@@ -38,4 +38,8 @@ print(most())
     two = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     ran = subprocess.run([sys.executable, "-c", nested], capture_output=True, text=True, check=True, env=two)
     before, inside, between, after = map(int, ran.stdout.split())
-    assert (inside, between, after) == (1, 1, before)  # before is 2, or 1 where the process may use one processor only
+    assert (inside, between, after) == (
+        1,
+        1,
+        before,
+    )  # before is 2, or 1 where the process may use one processor only

@@ -21,7 +21,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, check_model
 from fieldfit.objective import ByParameter, precision_of
 from fieldfit.optim.solution import DEFAULT_TOL
-from fieldfit.planner.pilot import SURVEY, plain_problem
+from fieldfit.planner.pilot import plain_problem
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Shards, Target
 from fieldfit.planner.result import Plan
@@ -29,7 +29,7 @@ from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.shard import Given, Shard, Shared
 from fieldfit.shards.sharded_dataset import ShardedDataset
-from fieldfit.steps import waiting
+from fieldfit.steps import forecast
 from fieldfit.types import DataError, PolicyError, WidthError
 
 #: Most samples of a shard from which its work is counted, and number of empty questions that are timed.
@@ -145,8 +145,7 @@ def plan(
     compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
     if compared is not None and not isinstance(compared, Sequence):
         raise PolicyError(f"policies is {policies!r}; it must be a policy or a list of policies, or None.")
-    share = "" if target.seconds is None else f" (about {SURVEY * target.seconds:.2g} s of processor time)"
-    with waiting(f"plan{share}"):
+    with forecast("plan"):
         return make_plan(
             Request(
                 model=model,

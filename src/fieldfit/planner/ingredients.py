@@ -29,7 +29,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.refinement.planned import SkippedError
-from fieldfit.steps import stepped
+from fieldfit.steps import expect
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, FloatArray, PolicyError, WidthError
 from fieldfit.variance.moments import expected_problem
@@ -47,6 +47,8 @@ _NOISE_PASSES = 8.0
 _MULTIPLY_ADDS, _MULTIPLY_ADDS_PER_SECOND = 33.0, 5e9
 #: Seconds that compiling one sum over all states of a complete graph takes, for each state: about a second for 2^19.
 _COMPILING_SECONDS_PER_STATE = 2e-6
+#: CPU seconds of a plan after its moments: timed fits, the search, words.
+AFTER_MOMENTS = 0.5
 
 
 class FitWork(NamedTuple):
@@ -157,9 +159,11 @@ class Builder:
     states: float | None  # where moments are sums over all of them
     allowance: Allowance
     flops: float = math.inf
+    n_laws: int = 1  # of the whole plan
     simulated: bool = False  # the samples were drawn from the model
     skipped: dict[str, SkippedError] = field(default_factory=dict)
     reserved: float = 0.0  # seconds of moments to come
+    _later: float = 0.0  # seconds of other laws
     _known: dict[Hashable, Ingredient | SkippedError] = field(default_factory=dict)  # by the mean over Z
     _single: dict[str, KnownFamily] = field(default_factory=dict)  # by name
 
@@ -168,23 +172,28 @@ class Builder:
         model = self.request.model
         structure = model.structure(self.rows)
         plain = _mean_key(PILOT_POLICY.laws[0], PILOT_POLICY.bind(structure))
-        made = []
-        with stepped("plan: cost of each family", laws) as counted:
-            for law in counted:
-                try:
-                    bound = Policy((law,)).bind(structure)
-                    key = _mean_key(law, bound)
-                    flops = model.sample_flops(bound, self.rows)
-                    if key not in self._known:
-                        self._known[key] = self._compiled(law, structure, bound, flops, key == plain)
-                    known = self._known[key]
-                except (WidthError, PolicyError, MemoryError, DataError) as error:
-                    known = SkippedError(str(error))
-                if isinstance(known, SkippedError):
-                    self.skipped[str(law)] = known
-                else:
-                    made.append(replace(known, law=law, bound=bound, flops=flops))
+        made, began = [], clock()
+        for place, law in enumerate(laws):
+            try:
+                bound = Policy((law,)).bind(structure)
+                key = _mean_key(law, bound)
+                flops = model.sample_flops(bound, self.rows)
+                if key not in self._known:
+                    self._known[key] = self._compiled(law, structure, bound, flops, key == plain)
+                known = self._known[key]
+            except (WidthError, PolicyError, MemoryError, DataError) as error:
+                known = SkippedError(str(error))
+            if isinstance(known, SkippedError):
+                self.skipped[str(law)] = known
+            else:
+                made.append(replace(known, law=law, bound=bound, flops=flops))
+            self._later = (self.n_laws - place - 1) * (clock() - began) / (place + 1)
+            self._expect(0.0)
         return made
+
+    def _expect(self, law: float) -> None:
+        """Say how long the plan takes from here: ``law`` seconds for the law at hand, the other laws, and their moments."""
+        expect(law + self._later + self.reserved + AFTER_MOMENTS)
 
     def passes(self, hessian: float) -> float:
         """Evaluations on the samples that take as long as the moments of a law whose Hessian takes ``hessian`` of them."""
@@ -234,6 +243,8 @@ class Builder:
         self.reserved += moments
         self.flops -= moment_flops
         deadline = math.inf
+        if known is None:
+            self._expect(max(pilot.steps.count, _USUAL_TRIAL_STEPS) * evaluation)
         if request.target.seconds is not None:
             # One component of a joint field has one sum for all samples.
             each = evaluation if bound.families[0].size == 1 else evaluation * pilot.fewer.n / rows.n

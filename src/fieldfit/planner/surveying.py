@@ -12,7 +12,7 @@ from fieldfit.models.work import clock
 from fieldfit.objective import has_cheap_hessian
 from fieldfit.planner.calibration import Calibration
 from fieldfit.planner.costs import FitCosts
-from fieldfit.planner.ingredients import Builder, Ingredient, PolicyTerms, placed, split_policy
+from fieldfit.planner.ingredients import AFTER_MOMENTS, Builder, Ingredient, PolicyTerms, placed, split_policy
 from fieldfit.planner.moments import Gathering, StageTerm, can_enumerate
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY, SURVEY_FLOPS, Pilot, moment_rows, run_pilot
 from fieldfit.planner.request import NO_EFFICIENCY, Allowance, Request
@@ -22,6 +22,7 @@ from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.refinement.expansion import ExpandedObjective, expanded_fit
 from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, SkippedError, usual_stages
+from fieldfit.steps import expect
 from fieldfit.types import FieldfitError
 from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.variance.separation import refused_second_stage
@@ -55,16 +56,19 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     ground = Ground.of(request, pilot, began)
     compared, asked, laws = laws_of(request, pilot)
     builder = ground.builder()
+    builder.n_laws = len(laws)
     stages, reasons = list[PlannedStage](), dict[str, SkippedError]()
     ground.plan_early(builder, laws, stages, reasons)
     ingredients = builder.build(laws)
     refuse_skipped(request, asked, builder.skipped)
     work = MomentWork.of(ground, builder, ingredients)
     ground.plan_stages(builder, ingredients, stages, reasons, work.flops_left)
+    expect(builder.reserved + AFTER_MOMENTS)
     moments = ground.gathering(ingredients, stages).gather(
         enumerated=builder.states is not None,
         compare=work.means <= min(builder.flops, work.flops_left - sum(stage.flops for stage in stages)),
     )
+    expect(AFTER_MOMENTS)
     if moments.raw is not None:
         ingredients = [
             counted_steps(part, place, moments.raw, request, pilot) for place, part in enumerate(ingredients)
