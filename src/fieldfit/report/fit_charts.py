@@ -104,7 +104,7 @@ def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directe
     """A matrix of coloured cells; rows are the labels before."""
     m = len(names)
     side = 640.0
-    margin = 8 + 7.0 * max(len(cut_name(name)) for name in names)
+    margin = 8 + 10.0 * max(len(cut_name(name)) for name in names)  # the letters of phones are larger
     cell = (side - margin - 8) / m
     chart = Chart.of((0, 1), (0, 1), size=(side, side))
     largest = widest(values) or 1.0
@@ -120,7 +120,7 @@ def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directe
                 f'<rect x="{margin + k * cell:.1f}" y="{margin + j * cell:.1f}" width="{cell * 0.96:.1f}" '
                 f'height="{cell * 0.96:.1f}" fill="var(--{kind})" opacity="{share:.2f}" data-tip="{note}"/>'
             )
-    every = max(1, math.ceil(13 / cell))
+    every = max(1, math.ceil(18 / cell))
     for j in range(0, m, every):
         middle = margin + (j + 0.5) * cell
         chart.text(margin - 5, middle + 4, cut_name(names[j]), anchor="end")
