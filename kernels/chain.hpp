@@ -20,7 +20,7 @@ namespace ff {
 
 constexpr int64_t chain_lane = 4;      // doubles in a vector
 constexpr int64_t chain_places = 2;    // blocks whose residuals several threads hold at once
-constexpr int64_t chain_piece = 512;   // features of a block that one task sums
+constexpr int64_t chain_slices = 64;   // ranges of features with about as many entries each
 constexpr int64_t chain_batch = 4;     // segments that go through the recursion in step
 constexpr int64_t chain_windows = 32;  // windows of one sequence whose edges are summed in one product
 
@@ -50,23 +50,15 @@ struct ChainData {
     const int64_t* block_offset;  // (n_blocks + 1), first token of each block
     const int64_t* order;         // sequences by chunk, longest first within a chunk
     const uint32_t* hot_ptr;      // (n_tokens + 1)
-    const int32_t* hot_rows;      // rows of the hot table
+    const uint16_t* hot_rows;     // rows of the hot table
     const double* hot_values;     // null: all 1
     const uint32_t* cold_ptr;     // (n_tokens + 1)
-    const int32_t* cold_places;   // features; where pairs are listed, one entry for each pair of a feature: the pair
-    const uint16_t* cold_labels;  // labels of those pairs; null where every pair has a weight
+    const int32_t* cold_places;   // features; with cold_labels one entry for each pair of a feature: the pair
+    const uint16_t* cold_labels;  // labels of those pairs: faster and larger, for few labels; null: features
     const double* cold_values;
-    const int32_t* hot_features;  // (n_hot), the feature of each row
-    // Tokens of each cold feature, block by block.
-    const int64_t* block_ptr;       // (n_blocks + 1) into the features of blocks; null: no gradient will be asked for
-    const int32_t* block_features;  // in increasing order within a block; ~feature where no earlier block has it
-    const uint32_t* feature_ptr;    // (features of all blocks + 1)
-    const int32_t* feature_tokens;
-    const int64_t* task_ptr;  // (2 n_blocks + 1), a block's chunks and the pieces of its features: see team.hpp
-    int64_t n_unused;         // features without an active token
-    const int32_t* unused_features;
-    const double* feature_values;
-    const int64_t* pair_ptr;  // (n_features + 1), labels of each feature; null: every label, row by row
+    const int32_t* hot_features;    // (n_hot), the feature of each row
+    const int64_t* slice_features;  // (chain_slices + 1), where each slice of the features begins
+    const int64_t* pair_ptr;        // (n_features + 1), labels of each feature; null: every label, row by row
     const int32_t* pair_labels;
     // Features of label pairs: token -> edge feature -> columns (previous label * padded + label).
     int64_t n_columns;
@@ -101,6 +93,8 @@ struct ChainScratch {
     double* residuals;        // places x max_block_tokens x padded, for gradients whose residuals nobody wants
     int64_t places;           // blocks whose residuals are held at once
     int64_t* block_places;    // (n_blocks)
+    const int64_t* task_ptr;  // (2 n_blocks + 1), a block's chunks and its ranges of features: see team.hpp
+    int64_t ranges;           // ranges of features that are summed side by side
     double* threads;          // n_threads x thread_size
     int64_t thread_size;
 };

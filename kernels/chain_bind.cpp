@@ -51,7 +51,6 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     auto spare = room(gradient ? 0 : square + 2 * d.padded + d.n_columns);
     if (gradient) {
         const auto& [state, transitions, start, end, columns] = *gradient;
-        need(d.block_ptr != nullptr, "chains: these tokens were made for decoding, without features by token");
         need(static_cast<int64_t>(state.shape(0)) == tokens.n_state() &&
                  static_cast<int64_t>(transitions.shape(0)) == d.padded &&
                  static_cast<int64_t>(transitions.shape(1)) == d.padded &&
@@ -75,6 +74,12 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     scratch.places = used_threads > 1 ? std::min(chain_places, d.n_blocks) : 1;
     std::vector<int64_t> block_places(gradient ? static_cast<size_t>(d.n_blocks) : 0);
     scratch.block_places = block_places.data();
+    scratch.ranges = used_threads;
+    std::vector<int64_t> task_ptr(1, 0);
+    if (gradient)
+        for (int64_t group = 0; group < 2 * d.n_blocks; ++group)
+            task_ptr.push_back(task_ptr.back() + (group % 2 ? scratch.ranges : d.n_chunks));
+    scratch.task_ptr = task_ptr.data();
     const ScratchPool::Lease lease =
         lay_out(tokens, width, direction.has_value(), gradient || residuals ? d.n_chunks : 1,
                 gradient && !residuals ? scratch.places * d.max_block_tokens : 0, used_threads, scratch);
@@ -129,13 +134,13 @@ void bind_chain(nb::module_& module) {
     nb::class_<ChainTokens>(module, "ChainTokens", "Sequences of tokens with features: read-only, checked once.")
         .def(nb::init<In<int64_t>, In<int64_t>, In<int32_t>, Maybe<double>, In<int32_t>, int64_t, int64_t,
                       Maybe<uint8_t>, Maybe<int64_t>, Maybe<int32_t>, Maybe<int64_t>, Maybe<int32_t>, Maybe<double>,
-                      Maybe<int64_t>, Maybe<int32_t>, bool, int64_t>(),
+                      Maybe<int64_t>, Maybe<int32_t>, int64_t>(),
              nb::kw_only(), nb::arg("offsets"), nb::arg("indptr"), nb::arg("indices"), nb::arg("values").none(),
              nb::arg("labels"), nb::arg("n_labels"), nb::arg("n_features"), nb::arg("active").none() = nb::none(),
              nb::arg("pair_ptr").none() = nb::none(), nb::arg("pair_labels").none() = nb::none(),
              nb::arg("edge_ptr").none() = nb::none(), nb::arg("edge_features").none() = nb::none(),
              nb::arg("edge_values").none() = nb::none(), nb::arg("column_ptr").none() = nb::none(),
-             nb::arg("columns").none() = nb::none(), nb::arg("transpose") = true, nb::arg("block_tokens") = 0)
+             nb::arg("columns").none() = nb::none(), nb::arg("block_tokens") = 0)
         .def(
             "selected",
             [](const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels) {
@@ -171,7 +176,6 @@ void bind_chain(nb::module_& module) {
         [](const ChainTokens& tokens, In2<double> residuals, bool squares, Out<double> state, Out<double> start,
            Out<double> end, int n_threads) {
             const ChainData& d = tokens.data();
-            need(d.block_ptr != nullptr, "chains: these tokens were made for decoding, without features by token");
             need(static_cast<int64_t>(residuals.shape(0)) == d.n_tokens &&
                      static_cast<int64_t>(residuals.shape(1)) == d.padded && n_threads >= 1,
                  "chain_state_gradient: residuals must be n_tokens x padded");
@@ -185,7 +189,8 @@ void bind_chain(nb::module_& module) {
             scratch.hot_gradient = lease.data();
             scratch.ends = lease.data() + hot;
             FF_CALL(chain_state_gradient)
-            (d, residuals.data(), squares, scratch, state.data(), start.data(), end.data(), n_threads);
+            (d, residuals.data(), squares, scratch, state.data(), start.data(), end.data(),
+             static_cast<int>(std::min<int64_t>(n_threads, chain_slices)));
         },
         nb::arg("tokens"), nb::kw_only(), nb::arg("residuals"), nb::arg("squares"), nb::arg("state").noconvert(),
         nb::arg("start").noconvert(), nb::arg("end").noconvert(), nb::arg("n_threads"),

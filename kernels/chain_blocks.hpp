@@ -3,7 +3,7 @@
 // A thread that finds nothing to do in a block goes on with the sequences of the next ones, whose residuals have a
 // place of their own. So no thread waits while another one, whose processor is busy with something else, is late by
 // less than a block. The order of all sums is fixed: chunk c of a block adds to the sums of chunk c of the block before
-// it, and a block's features add to those of the block before it.
+// it, and a block's features add to those of the block before it, range by range.
 #pragma once
 
 #include "chain.hpp"
@@ -12,7 +12,7 @@
 namespace ff::FF_ISA {
 namespace {
 
-// run(block, chunk, residuals) for every chunk of a block, then sum(block, piece, residuals) for its cold features;
+// run(block, chunk, residuals) for every chunk of a block, then sum(block, range, residuals) for its cold features;
 // `residuals` is where token 0 would be. Without `given` a block's residuals are in one of the places of the scratch.
 template <class Run, class Sum>
 void sum_in_blocks(const ChainData& data, const ChainScratch& scratch, double* given, int n_threads, const Run& run,
@@ -47,14 +47,14 @@ void sum_in_blocks(const ChainData& data, const ChainScratch& scratch, double* g
     for (int64_t& block : tasks.owner) block = -1;
     OrderedTasks order{};
     order.body = &tasks;
-    order.group_ptr = data.task_ptr;
+    order.group_ptr = scratch.task_ptr;
     order.groups = 2 * data.n_blocks;
     order.ahead = 2 * chain_places;
     order.begin = [](void* body, int64_t group, int64_t task, const TaskProgress& progress) {
         Tasks& of = *static_cast<Tasks*>(body);
         const int64_t block = group / 2;
-        if (group % 2) return progress.left[group - 1] == 0 && (block == 0 || progress.left[group - 2] == 0);
-        const bool turn = block == 0 || progress.finished[of.data.task_ptr[group - 2] + task];
+        const bool turn = block == 0 || progress.finished[of.scratch.task_ptr[group - 2] + task];
+        if (group % 2) return turn && progress.left[group - 1] == 0;
         return turn && of.has_place(block, progress);
     };
     order.run = [](void* body, int64_t group, int64_t task) {

@@ -45,103 +45,77 @@ void scatter_sequence(const ChainData& data, const double* residuals, bool squar
     });
 }
 
-// Sums the residuals of a feature's tokens over C vectors of labels, in registers.
-template <int C, bool ADD>
-FF_INLINE void gather_residuals(const ChainData& data, const double* residuals, bool squares, int64_t begin,
-                                int64_t end, double* row) {
-    v4 acc[C];
-    for (int c = 0; c < C; ++c) acc[c] = splat(0.0);
-    for (int64_t q = begin; q < end; ++q) {
-        const double* from = residuals + data.feature_tokens[q] * data.padded;
-        if (data.feature_values) {
-            const double value = data.feature_values[q];
-            const v4 scale = splat(squares ? value * value : value);
-            for (int c = 0; c < C; ++c) acc[c] += scale * load(from + 4 * c);
-        } else {
-            for (int c = 0; c < C; ++c) acc[c] += load(from + 4 * c);
-        }
-    }
-    for (int c = 0; c < C; ++c) store(row + 4 * c, ADD ? load(row + 4 * c) + acc[c] : acc[c]);
+// row += scale * residual over C vectors of labels.
+template <int C>
+FF_INLINE void add_row(double* row, const double* residual, double scale) {
+    const v4 by = splat(scale);
+    for (int c = 0; c < C; ++c) store(row + 4 * c, load(row + 4 * c) + by * load(residual + 4 * c));
 }
 
-// What the tokens of a block add to the gradient of one cold feature: the sum of their residuals. The first block that
-// has the feature writes.
-template <bool ADD>
-FF_INLINE void gather_gradient(const ChainData& data, const double* residuals, bool squares, int64_t place,
-                               double* state) {
-    const int64_t begin = data.feature_ptr[place], end = data.feature_ptr[place + 1], padded = data.padded;
-    const int64_t feature = ADD ? data.block_features[place] : ~data.block_features[place];
-    if (!data.pair_ptr) {
-        double* row = state + feature * data.n_labels;
-        const int64_t whole = data.n_labels / 4;
-        in_blocks(whole, [&](auto size, int64_t block) FF_ALWAYS {
-            gather_residuals<decltype(size)::value, ADD>(data, residuals + 4 * block, squares, begin, end,
-                                                         row + 4 * block);
-        });
-        // The last labels do not fill a vector, and the next row of the parameters is not ours to write.
-        const int64_t rest = data.n_labels - 4 * whole;
-        if (rest == 0) return;
-        double last[4];
-        gather_residuals<1, false>(data, residuals + 4 * whole, squares, begin, end, last);
-        for (int64_t j = 0; j < rest; ++j) row[4 * whole + j] = ADD ? row[4 * whole + j] + last[j] : last[j];
-        return;
+// Weights of cold features are fetched this many tokens ahead.
+constexpr int64_t scatter_ahead = 6;
+
+// Features whose weights are first..last-1.
+struct FeatureRange {
+    int64_t first, last;
+};
+
+FF_INLINE FeatureRange feature_range(const ChainData& data, int64_t range, int64_t ranges) {
+    const int64_t first = data.slice_features[range * chain_slices / ranges],
+                  last = data.slice_features[(range + 1) * chain_slices / ranges];
+    if (data.pair_ptr) return {data.pair_ptr[first], data.pair_ptr[last]};
+    return {first * data.n_labels, last * data.n_labels};
+}
+
+// The first weight of a cold entry: a pair, those of a feature, or its row.
+FF_INLINE int64_t first_weight(const ChainData& data, int64_t place) {
+    if (data.cold_labels) return place;
+    return data.pair_ptr ? data.pair_ptr[place] : place * data.n_labels;
+}
+
+FF_INLINE void fetch_weights(const ChainData& data, int64_t token, double* state) {
+    for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
+        double* row = state + first_weight(data, data.cold_places[q]);
+        __builtin_prefetch(row, 1);
+        if (data.pair_ptr) continue;
+        const int64_t most = data.n_labels < 64 ? data.n_labels : 64;
+        for (int64_t j = 8; j < most; j += 8) __builtin_prefetch(row + j, 1);
+        __builtin_prefetch(row + most - 1, 1);
     }
-    for (int64_t pair = data.pair_ptr[feature]; pair < data.pair_ptr[feature + 1]; ++pair) {
-        const double* from = residuals + data.pair_labels[pair];
-        double acc = 0.0;
-        if (data.feature_values) {
-            for (int64_t q = begin; q < end; ++q) {
-                const double value = data.feature_values[q];
-                acc += (squares ? value * value : value) * from[data.feature_tokens[q] * padded];
+}
+
+// What the tokens of a block add to the gradient of a range of cold features, token by token: the order of a weight's
+// sum depends neither on blocks nor on ranges.
+void block_gradient(const ChainData& data, const double* residuals, bool squares, int64_t block,
+                    const FeatureRange& range, double* state) {
+    const int64_t last = data.block_offset[block + 1], padded = data.padded, K = data.n_labels, whole = K / 4;
+    for (int64_t token = data.block_offset[block]; token < last; ++token) {
+        if (token + scatter_ahead < last) fetch_weights(data, token + scatter_ahead, state);
+        const double* residual = residuals + token * padded;
+        for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
+            const int64_t place = data.cold_places[q], at = first_weight(data, place);
+            if (at < range.first || at >= range.last) continue;
+            double scale = data.cold_values ? data.cold_values[q] : 1.0;
+            if (squares) scale *= scale;
+            if (data.cold_labels) {
+                state[at] += scale * residual[data.cold_labels[q]];
+            } else if (data.pair_ptr) {
+                for (int64_t pair = at; pair < data.pair_ptr[place + 1]; ++pair)
+                    state[pair] += scale * residual[data.pair_labels[pair]];
+            } else {
+                in_blocks(whole, [&](auto size, int64_t vector) FF_ALWAYS {
+                    add_row<decltype(size)::value>(state + at + 4 * vector, residual + 4 * vector, scale);
+                });
+                // The last labels do not fill a vector, and the next row of the parameters is not ours to write.
+                for (int64_t j = 4 * whole; j < K; ++j) state[at + j] += scale * residual[j];
             }
-        } else {
-            for (int64_t q = begin; q < end; ++q) acc += from[data.feature_tokens[q] * padded];
         }
-        state[pair] = ADD ? state[pair] + acc : acc;
     }
 }
 
-// Rows of a gradient with a weight for every pair are written here and there in a block: they are fetched ahead.
-constexpr int64_t rows_ahead = 6;
-
-FF_INLINE void fetch_row(const ChainData& data, int64_t place, double* state) {
-    const int64_t feature = data.block_features[place] < 0 ? ~data.block_features[place] : data.block_features[place];
-    double* row = state + feature * data.n_labels;
-    const int64_t most = data.n_labels < 64 ? data.n_labels : 64;
-    for (int64_t j = 0; j < most; j += 8) __builtin_prefetch(row + j, 1);
-    __builtin_prefetch(row + most - 1, 1);
-}
-
-// One piece of the cold features of a block.
-void block_gradient(const ChainData& data, const double* residuals, bool squares, int64_t block, int64_t piece,
-                    double* state) {
-    const int64_t end = data.block_ptr[block + 1], entries = data.feature_ptr[end], padded = data.padded;
-    const int64_t first = data.block_ptr[block] + piece * chain_piece;
-    const int64_t last = first + chain_piece < end ? first + chain_piece : end;
-    int64_t fetched = data.feature_ptr[first];
-    for (int64_t place = first; place < last; ++place) {
-        // Rows of the next entries, whichever features they belong to.
-        for (; fetched < data.feature_ptr[place] + 12 && fetched < entries; ++fetched) {
-            const double* row = residuals + data.feature_tokens[fetched] * padded;
-            for (int64_t j = 0; j < padded && j < 64; j += 8) __builtin_prefetch(row + j);
-        }
-        if (!data.pair_ptr && place + rows_ahead < end) fetch_row(data, place + rows_ahead, state);
-        if (data.block_features[place] < 0)
-            gather_gradient<false>(data, residuals, squares, place, state);
-        else
-            gather_gradient<true>(data, residuals, squares, place, state);
-    }
-}
-
-// The hot features: their sums over chunks, in order. Features that no token has get 0.
+// The hot features: their sums over chunks, in order.
 void hot_gradient(const ChainData& data, const ChainScratch& scratch, double* state, int n_threads) {
     const int64_t padded = data.padded;
-    for (int64_t k = 0; k < data.n_unused; ++k) {
-        const int64_t feature = data.unused_features[k], K = data.n_labels;
-        const int64_t first = data.pair_ptr ? data.pair_ptr[feature] : feature * K;
-        const int64_t last = data.pair_ptr ? data.pair_ptr[feature + 1] : first + K;
-        for (int64_t place = first; place < last; ++place) state[place] = 0.0;
-    }
     const auto sum = [&](int64_t h) {
         double* total = scratch.hot_gradient + h * padded;
         for (int64_t c = 1; c < data.n_chunks; ++c) {
@@ -203,26 +177,22 @@ void add_state_score(const ChainData& data, const double* residuals, int64_t seq
     const int64_t K = data.n_labels;
     for (int64_t token = data.offsets[sequence]; token < data.offsets[sequence + 1]; ++token) {
         const double* residual = residuals + token * data.padded;
-        auto add_row = [&](int64_t feature, double value) {
-            double* row = state + feature * K;
-            for (int64_t j = 0; j < K; ++j) row[j] += value * residual[j];
-        };
-        for (int64_t q = data.hot_ptr[token]; q < data.hot_ptr[token + 1]; ++q) {
-            const int64_t feature = data.hot_features[data.hot_rows[q]];
-            const double value = data.hot_values ? data.hot_values[q] : 1.0;
+        const auto add = [&](int64_t feature, double value) {
             if (data.pair_ptr) {
                 for (int64_t pair = data.pair_ptr[feature]; pair < data.pair_ptr[feature + 1]; ++pair)
                     state[pair] += value * residual[data.pair_labels[pair]];
             } else {
-                add_row(feature, value);
+                for (int64_t j = 0; j < K; ++j) state[feature * K + j] += value * residual[j];
             }
-        }
+        };
+        for (int64_t q = data.hot_ptr[token]; q < data.hot_ptr[token + 1]; ++q)
+            add(data.hot_features[data.hot_rows[q]], data.hot_values ? data.hot_values[q] : 1.0);
         for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
             const double value = data.cold_values ? data.cold_values[q] : 1.0;
-            if (data.pair_ptr)
+            if (data.cold_labels)
                 state[data.cold_places[q]] += value * residual[data.cold_labels[q]];
             else
-                add_row(data.cold_places[q], value);
+                add(data.cold_places[q], value);
         }
     }
 }

@@ -84,8 +84,10 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
         });
     } else {
         sum_in_blocks(data, scratch, out.residuals, n_threads, run,
-                      [&](int64_t block, int64_t piece, double* residuals) {
-                          block_gradient(data, residuals, squares, block, piece, out.state);
+                      [&](int64_t block, int64_t number, double* residuals) {
+                          const FeatureRange range = feature_range(data, number, scratch.ranges);
+                          if (block == 0) clear(out.state + range.first, range.last - range.first);
+                          block_gradient(data, residuals, squares, block, range, out.state);
                       });
         hot_gradient(data, scratch, out.state, n_threads);
     }
@@ -106,11 +108,12 @@ void chain_state_gradient(const ChainData& data, const double* residuals, bool s
                 scatter_sequence(data, residuals, squares, data.order[q], hot, ends, ends + padded);
         }
     });
-    for (int64_t block = 0; block < data.n_blocks; ++block) {
-        const int64_t features = data.block_ptr[block + 1] - data.block_ptr[block];
-        for_each_task((features + chain_piece - 1) / chain_piece, n_threads,
-                      [&](int64_t piece) { block_gradient(data, residuals, squares, block, piece, state); });
-    }
+    for_each_task(n_threads, n_threads, [&](int64_t number) {
+        const FeatureRange range = feature_range(data, number, n_threads);
+        clear(state + range.first, range.last - range.first);
+        for (int64_t block = 0; block < data.n_blocks; ++block)
+            block_gradient(data, residuals, squares, block, range, state);
+    });
     hot_gradient(data, scratch, state, n_threads);
     for (int64_t j = 0; j < padded; ++j) start[j] = end[j] = 0.0;
     for (int64_t c = 0; c < data.n_chunks; ++c)

@@ -19,7 +19,7 @@ struct ChainPass {
     const double* rates;        // (n_batches)
     double precision;           // 1/σ²
     double batch_share;         // 1 / batches of the data: the share of each in the penalty of transitions
-    const double* shares;       // 1 / tokens that have the weight's feature, by place as cold_places has them
+    const double* shares;       // 1 / tokens that have the feature, by listed pair or by feature
     const uint8_t* allowed;     // (padded x padded), label pairs that have a transition weight
     const double* hot_allowed;  // (n_hot x padded), 1 for the labels of a hot feature; null: all
     bool start_weights, end_weights;

@@ -53,12 +53,18 @@ struct Stepper {
         for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
             const int64_t place = data.cold_places[q];
             const double scale = data.cold_values ? rate * data.cold_values[q] : rate;
-            const double less = shrink(pass.shares[place]);
-            if (data.pair_ptr) {
+            if (data.cold_labels) {
                 double& weight = moving.state[place];
-                weight = (weight + scale * residual[data.cold_labels[q]]) * less;
+                weight = (weight + scale * residual[data.cold_labels[q]]) * shrink(pass.shares[place]);
                 continue;
             }
+            if (data.pair_ptr) {
+                for (int64_t pair = data.pair_ptr[place]; pair < data.pair_ptr[place + 1]; ++pair)
+                    moving.state[pair] =
+                        (moving.state[pair] + scale * residual[data.pair_labels[pair]]) * shrink(pass.shares[pair]);
+                continue;
+            }
+            const double less = shrink(pass.shares[place]);
             double* row = moving.state + place * K;
             in_blocks(whole, [&](auto size, int64_t block) FF_ALWAYS {
                 step_row<decltype(size)::value>(row + 4 * block, residual + 4 * block, nullptr, scale, less);

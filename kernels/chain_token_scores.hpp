@@ -46,11 +46,26 @@ FF_INLINE void fetch_ahead(const ChainData& data, const ChainWeights& weights, i
     for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
         const int64_t place = data.cold_places[q];
         if (data.pair_ptr) {
-            __builtin_prefetch(weights.state + place);
+            __builtin_prefetch(weights.state + (data.cold_labels ? place : data.pair_ptr[place]));
         } else {
             const double* row = weights.state + place * data.n_labels;
             const int64_t lines = data.n_labels < 64 ? data.n_labels : 64;
             for (int64_t j = 0; j < lines; j += 8) __builtin_prefetch(row + j);
+        }
+    }
+}
+
+// row += Σ value * weight over the listed pairs of a token's cold features.
+FF_INLINE void add_listed(const ChainData& data, const ChainWeights& weights, int64_t token, double* row) {
+    const int64_t end = data.cold_ptr[token + 1];
+    for (int64_t q = data.cold_ptr[token]; q < end; ++q) {
+        const int64_t place = data.cold_places[q];
+        const double value = data.cold_values ? data.cold_values[q] : 1.0;
+        if (data.cold_labels) {
+            row[data.cold_labels[q]] += value * weights.state[place];
+        } else {
+            for (int64_t pair = data.pair_ptr[place]; pair < data.pair_ptr[place + 1]; ++pair)
+                row[data.pair_labels[pair]] += value * weights.state[pair];
         }
     }
 }
@@ -67,16 +82,7 @@ FF_INLINE void score_tokens(const ChainData& data, const ChainWeights& weights, 
         in_blocks(padded / 4, [&](auto size, int64_t block) FF_ALWAYS {
             gather_block<decltype(size)::value>(data, weights, hot_table, last_row, token, 4 * block, row);
         });
-        if (data.pair_ptr) {
-            const int64_t end = data.cold_ptr[token + 1];
-            if (data.cold_values) {
-                for (int64_t q = data.cold_ptr[token]; q < end; ++q)
-                    row[data.cold_labels[q]] += data.cold_values[q] * weights.state[data.cold_places[q]];
-            } else {
-                for (int64_t q = data.cold_ptr[token]; q < end; ++q)
-                    row[data.cold_labels[q]] += weights.state[data.cold_places[q]];
-            }
-        }
+        if (data.pair_ptr) add_listed(data, weights, token, row);
     }
     if (last == first) return;
     double* row = scores;

@@ -1,4 +1,4 @@
-// The tokens of a chain model: read-only, checked once, features sorted by how often they occur.
+// The tokens of a chain model: read-only, checked once, their frequent features apart from the others.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,13 @@
 
 namespace ff {
 
-// Owns the arrays that it was given, and what it derives from them: features by frequency and by token.
+// Owns the arrays that it was given, and the features of each token by frequency.
 class ChainTokens {
   public:
     ChainTokens(In<int64_t> offsets, In<int64_t> indptr, In<int32_t> indices, Maybe<double> values, In<int32_t> labels,
                 int64_t n_labels, int64_t n_features, Maybe<uint8_t> active, Maybe<int64_t> pair_ptr,
                 Maybe<int32_t> pair_labels, Maybe<int64_t> edge_ptr, Maybe<int32_t> edge_features,
-                Maybe<double> edge_values, Maybe<int64_t> column_ptr, Maybe<int32_t> columns, bool transpose,
-                int64_t block_tokens)
+                Maybe<double> edge_values, Maybe<int64_t> column_ptr, Maybe<int32_t> columns, int64_t block_tokens)
         : offsets_(offsets),
           labels_(labels),
           active_(active),
@@ -84,7 +83,7 @@ class ChainTokens {
         nb::gil_scoped_release release;
         need(block_tokens >= 0, "ChainTokens: block_tokens must not be negative");
         make_chunks(block_tokens, static_cast<int64_t>(indices.shape(0)) * (values ? 12 : 4) + d.n_tokens * 12);
-        split_features(indptr.data(), indices.data(), values ? values->data() : nullptr, transpose);
+        split_features(indptr.data(), indices.data(), values ? values->data() : nullptr);
     }
 
     // The same tokens where only the state weights `keep` of `whole` are not 0; these are numbered anew, in order.
@@ -105,7 +104,6 @@ class ChainTokens {
           data_(whole.data_),
           n_state_(static_cast<int64_t>(pair_labels.shape(0))) {
         ChainData& d = data_;
-        need(d.block_ptr != nullptr, "ChainTokens: tokens without features by token have no selection of weights");
         need(static_cast<int64_t>(keep.shape(0)) == whole.n_state_, "ChainTokens: keep needs one entry a state weight");
         check_pointers(pair_ptr, d.n_features, n_state_, "ChainTokens: pair_ptr must rise from 0 to the pairs");
         d.pair_ptr = pair_ptr.data();
@@ -114,8 +112,6 @@ class ChainTokens {
         nb::gil_scoped_release release;
         select_hot(whole.data_);
         select_cold(whole.data_, keep.data());
-        select_by_feature(whole.data_);
-        point_at_cold();
     }
 
     const ChainData& data() const { return data_; }
@@ -126,22 +122,19 @@ class ChainTokens {
     // Sequences that are sorted by length, so that those which go together are about equally long.
     static constexpr int64_t sorted_together = 16 * chain_batch;
     static constexpr int64_t most_entries = int64_t(1) << 32;
+    static constexpr int64_t chunk_tokens = 128;  // of a block, so that several sequences go together
 
-    // Blocks and chunks of about equal numbers of tokens, whatever the threads. The sums of all chunks and the
-    // residuals of a block (`block_tokens`, if that is given; several threads hold two) take memory in proportion to
-    // the data and the weights, within limits.
+    // Blocks and chunks of about equal numbers of tokens, whatever the threads. The sums of all chunks take memory in
+    // proportion to the data, within limits; the residuals of a block (`block_tokens`, if that is given; several
+    // threads hold two) fit the second-level cache, unless a chunk would then have too few sequences.
     void make_chunks(int64_t block_tokens, int64_t data_bytes) {
         ChainData& d = data_;
-        const int64_t bytes = 4 * d.padded * d.padded * 8 + d.n_columns * 8 + hot_bytes();
-        d.n_chunks = std::clamp<int64_t>(data_bytes / bytes, 4, 16);
+        const int64_t bytes = 2 * d.padded * d.padded * 8 + d.n_columns * 8 + hot_bytes();
+        d.n_chunks = std::clamp<int64_t>(data_bytes / (2 * bytes), 2, 16);
         d.n_chunks = std::clamp<int64_t>(d.n_tokens / 256, 1, d.n_chunks);
-        const int64_t row = d.padded * 8;
-        // The rows of a gradient are read and written once for each block: few labels leave room for larger blocks.
-        const bool few = d.padded <= 64;
         if (!block_tokens)
-            block_tokens = std::clamp<int64_t>((data_bytes + n_state_ * 8) / (few ? 2 : 4),
-                                               int64_t(few ? 4096 : 512) << 10, int64_t(few ? 16 : 8) << 20) /
-                           row;
+            block_tokens = std::max<int64_t>((int64_t(few_labels() ? 1024 : 256) << 10) / (d.padded * 8),
+                                             chunk_tokens * d.n_chunks);
         d.n_blocks = std::max<int64_t>(1, (d.n_tokens + block_tokens - 1) / std::max<int64_t>(1, block_tokens));
         const int64_t chunks = d.n_blocks * d.n_chunks;
         chunk_ptr_.assign(static_cast<size_t>(chunks) + 1, 0);
@@ -182,12 +175,22 @@ class ChainTokens {
         d.order = order_.data();
     }
 
-    // Frequent features have a table of this size; with many labels the recursions need the cache.
-    int64_t hot_bytes() const { return int64_t(data_.padded <= 64 ? 384 : 192) << 10; }
+    bool few_labels() const { return data_.padded <= 64; }
 
-    // The most frequent features get rows of a table that fits the second-level cache; the others go by token and
-    // (where a gradient will be asked for) by feature. Tokens that are not active lose their features.
-    void split_features(const int64_t* indptr, const int32_t* indices, const double* values, bool transpose) {
+    // With few labels, the pairs of each token's cold features are listed one by one: sums over features would take a
+    // noticeable part of an evaluation. With many labels the recursions take nearly all of it.
+    bool lists_pairs() const { return data_.pair_ptr && few_labels(); }
+
+    int64_t cold_entries(int64_t feature) const {
+        return lists_pairs() ? data_.pair_ptr[feature + 1] - data_.pair_ptr[feature] : 1;
+    }
+
+    // Frequent features have a table of this size; with many labels the recursions need the cache.
+    int64_t hot_bytes() const { return int64_t(few_labels() ? 384 : 96) << 10; }
+
+    // The most frequent features get rows of a table that fits the second-level cache. Tokens that are not active lose
+    // their features.
+    void split_features(const int64_t* indptr, const int32_t* indices, const double* values) {
         ChainData& d = data_;
         const size_t n_tokens = static_cast<size_t>(d.n_tokens), n_features = static_cast<size_t>(d.n_features);
         std::vector<int64_t> count(n_features + 1, 0);
@@ -217,7 +220,7 @@ class ChainTokens {
                     if (hot_of[static_cast<size_t>(indices[q])] >= 0)
                         ++hot;
                     else
-                        cold += d.pair_ptr ? d.pair_ptr[indices[q] + 1] - d.pair_ptr[indices[q]] : 1;
+                        cold += cold_entries(indices[q]);
                 }
             all_hot += hot;
             all_cold += cold;
@@ -228,7 +231,7 @@ class ChainTokens {
         }
         hot_rows_.resize(static_cast<size_t>(hot_ptr_[n_tokens]));
         cold_places_.resize(static_cast<size_t>(cold_ptr_[n_tokens]));
-        if (d.pair_ptr) cold_labels_.resize(cold_places_.size());
+        if (lists_pairs()) cold_labels_.resize(cold_places_.size());
         if (values) {
             hot_values_.resize(hot_rows_.size());
             cold_values_.resize(cold_places_.size());
@@ -240,8 +243,8 @@ class ChainTokens {
                 const int32_t row = hot_of[static_cast<size_t>(indices[q])];
                 if (row >= 0) {
                     if (values) hot_values_[hot] = values[q];
-                    hot_rows_[hot++] = row;
-                } else if (d.pair_ptr) {
+                    hot_rows_[hot++] = static_cast<uint16_t>(row);
+                } else if (lists_pairs()) {
                     for (int64_t pair = d.pair_ptr[indices[q]]; pair < d.pair_ptr[indices[q] + 1]; ++pair) {
                         if (values) cold_values_[cold] = values[q];
                         cold_labels_[cold] = static_cast<uint16_t>(d.pair_labels[pair]);
@@ -253,10 +256,26 @@ class ChainTokens {
                 }
             }
         }
-        if (transpose) list_tokens(indptr, indices, values, hot_of);
+        slice_features(count, hot_of);
         point_at_hot();
         point_at_cold();
-        if (!transpose) d.block_ptr = nullptr;
+    }
+
+    // Ranges of features whose cold entries are about equally many.
+    void slice_features(const std::vector<int64_t>& count, const std::vector<int32_t>& hot_of) {
+        ChainData& d = data_;
+        const double all = static_cast<double>(cold_places_.size());
+        slice_features_.assign(1, 0);
+        int64_t feature = 0, entries = 0;
+        for (int64_t slice = 1; slice < chain_slices; ++slice) {
+            const double until = all * static_cast<double>(slice) / static_cast<double>(chain_slices);
+            for (; feature < d.n_features && static_cast<double>(entries) < until; ++feature)
+                if (hot_of[static_cast<size_t>(feature)] < 0)
+                    entries += count[static_cast<size_t>(feature)] * cold_entries(feature);
+            slice_features_.push_back(feature);
+        }
+        slice_features_.push_back(d.n_features);
+        d.slice_features = slice_features_.data();
     }
 
     static const double* filled(const std::vector<double>& v) { return v.empty() ? nullptr : v.data(); }
@@ -274,16 +293,8 @@ class ChainTokens {
         ChainData& d = data_;
         d.cold_ptr = cold_ptr_.data();
         d.cold_places = cold_places_.data();
-        d.cold_labels = d.pair_ptr ? cold_labels_.data() : nullptr;
+        d.cold_labels = lists_pairs() ? cold_labels_.data() : nullptr;
         d.cold_values = filled(cold_values_);
-        d.block_ptr = block_ptr_.data();
-        d.block_features = block_features_.data();
-        d.task_ptr = task_ptr_.data();
-        d.feature_ptr = feature_ptr_.data();
-        d.n_unused = static_cast<int64_t>(unused_features_.size());
-        d.unused_features = unused_features_.data();
-        d.feature_tokens = feature_tokens_.data();
-        d.feature_values = filled(feature_values_);
     }
 
     // The first state weight of a feature; its last one is before that of the next feature.
@@ -332,30 +343,32 @@ class ChainTokens {
         for (size_t q = 0; q < whole.hot_ptr[n_tokens]; ++q) {
             if (row(q) < 0) continue;
             if (whole.hot_values) hot_values_.push_back(whole.hot_values[q]);
-            hot_rows_.push_back(row(q));
+            hot_rows_.push_back(static_cast<uint16_t>(row(q)));
         }
         point_at_hot();
     }
 
-    // The weights of cold features that each token has, without those that are not kept.
+    // Cold entries of each token, without those that have no weight left.
     void select_cold(const ChainData& whole, const uint8_t* keep) {
         const ChainData& d = data_;
         const size_t n_tokens = static_cast<size_t>(d.n_tokens);
         std::vector<int32_t> number;  // of each pair that is kept
-        if (whole.pair_ptr) {
+        if (whole.cold_labels) {
             number.assign(static_cast<size_t>(whole.pair_ptr[whole.n_features]), -1);
             int32_t next = 0;
             for (size_t pair = 0; pair < number.size(); ++pair)
                 if (keep[pair]) number[pair] = next++;
         }
-        // visit(pair) for what is left of an entry.
+        // visit(place) for what is left of an entry.
         const auto each = [&](size_t q, auto visit) {
             const int32_t place = whole.cold_places[q];
-            if (whole.pair_ptr) {
+            if (whole.cold_labels) {
                 if (number[static_cast<size_t>(place)] >= 0) visit(number[static_cast<size_t>(place)]);
-            } else {
+            } else if (lists_pairs()) {
                 for (int64_t pair = d.pair_ptr[place]; pair < d.pair_ptr[place + 1]; ++pair)
                     visit(static_cast<int32_t>(pair));
+            } else if (keeps(place)) {
+                visit(place);
             }
         };
         int64_t all = 0;
@@ -367,119 +380,15 @@ class ChainTokens {
             cold_ptr_[t + 1] = static_cast<uint32_t>(all);
         }
         cold_places_.reserve(static_cast<size_t>(all));
-        cold_labels_.reserve(static_cast<size_t>(all));
+        if (lists_pairs()) cold_labels_.reserve(static_cast<size_t>(all));
         if (whole.cold_values) cold_values_.reserve(static_cast<size_t>(all));
         for (size_t q = 0; q < whole.cold_ptr[n_tokens]; ++q)
-            each(q, [&](int32_t pair) {
+            each(q, [&](int32_t place) {
                 if (whole.cold_values) cold_values_.push_back(whole.cold_values[q]);
-                cold_labels_.push_back(static_cast<uint16_t>(d.pair_labels[pair]));
-                cold_places_.push_back(pair);
+                if (lists_pairs()) cold_labels_.push_back(static_cast<uint16_t>(d.pair_labels[place]));
+                cold_places_.push_back(place);
             });
-    }
-
-    // Tokens of each cold feature, without the features that have no weight left.
-    void select_by_feature(const ChainData& whole) {
-        const ChainData& d = data_;
-        const auto feature_at = [&](int64_t place) {
-            const int32_t feature = whole.block_features[place];
-            return feature < 0 ? ~feature : feature;
-        };
-        size_t features = 0, entries = 0;
-        for (int64_t place = 0; place < whole.block_ptr[d.n_blocks]; ++place)
-            if (keeps(feature_at(place))) {
-                ++features;
-                entries += whole.feature_ptr[place + 1] - whole.feature_ptr[place];
-            }
-        block_features_.reserve(features);
-        feature_ptr_.reserve(features + 1);
-        feature_tokens_.reserve(entries);
-        if (whole.feature_values) feature_values_.reserve(entries);
-        block_ptr_.assign(1, 0);
-        feature_ptr_.assign(1, 0);
-        for (int64_t block = 0; block < d.n_blocks; ++block) {
-            for (int64_t place = whole.block_ptr[block]; place < whole.block_ptr[block + 1]; ++place) {
-                if (!keeps(feature_at(place))) continue;
-                const uint32_t first = whole.feature_ptr[place], last = whole.feature_ptr[place + 1];
-                block_features_.push_back(whole.block_features[place]);
-                feature_tokens_.insert(feature_tokens_.end(), whole.feature_tokens + first,
-                                       whole.feature_tokens + last);
-                if (whole.feature_values)
-                    feature_values_.insert(feature_values_.end(), whole.feature_values + first,
-                                           whole.feature_values + last);
-                feature_ptr_.push_back(static_cast<uint32_t>(feature_tokens_.size()));
-            }
-            block_ptr_.push_back(static_cast<int64_t>(block_features_.size()));
-        }
-        for (int64_t k = 0; k < whole.n_unused; ++k)
-            if (keeps(whole.unused_features[k])) unused_features_.push_back(whole.unused_features[k]);
-        list_tasks();
-    }
-
-    // The tokens of each cold feature, block by block.
-    void list_tokens(const int64_t* indptr, const int32_t* indices, const double* values,
-                     const std::vector<int32_t>& hot_of) {
-        const ChainData& d = data_;
-        std::vector<int64_t> place(static_cast<size_t>(d.n_features), -1);
-        std::vector<int32_t> seen;
-        std::vector<char> known(static_cast<size_t>(d.n_features), 0);
-        const auto each = [&](int64_t block, auto visit) {
-            for (int64_t t = d.block_offset[block]; t < d.block_offset[block + 1]; ++t) {
-                if (d.active && !d.active[t]) continue;
-                for (int64_t q = indptr[t]; q < indptr[t + 1]; ++q)
-                    if (hot_of[static_cast<size_t>(indices[q])] < 0) visit(static_cast<size_t>(indices[q]), t, q);
-            }
-        };
-        int64_t entries = 0;
-        for (int64_t block = 0; block < d.n_blocks; ++block) each(block, [&](size_t, int64_t, int64_t) { ++entries; });
-        feature_tokens_.resize(static_cast<size_t>(entries));
-        if (values) feature_values_.resize(static_cast<size_t>(entries));
-        block_ptr_.assign(1, 0);
-        feature_ptr_.assign(1, 0);
-        for (int64_t block = 0; block < d.n_blocks; ++block) {
-            seen.clear();
-            each(block, [&](size_t feature, int64_t, int64_t) {
-                if (place[feature] < 0) {
-                    place[feature] = 0;
-                    seen.push_back(static_cast<int32_t>(feature));
-                }
-                ++place[feature];
-            });
-            std::sort(seen.begin(), seen.end());
-            for (const int32_t feature : seen) {
-                const int64_t begin = feature_ptr_.back(), count = place[static_cast<size_t>(feature)];
-                place[static_cast<size_t>(feature)] = begin;
-                feature_ptr_.push_back(static_cast<uint32_t>(begin + count));
-            }
-            each(block, [&](size_t feature, int64_t token, int64_t q) {
-                const size_t at = static_cast<size_t>(place[feature]++);
-                feature_tokens_[at] = static_cast<int32_t>(token);
-                if (values) feature_values_[at] = values[q];
-            });
-            for (const int32_t feature : seen) {
-                place[static_cast<size_t>(feature)] = -1;
-                block_features_.push_back(known[static_cast<size_t>(feature)] ? feature : ~feature);
-                known[static_cast<size_t>(feature)] = 1;
-            }
-            block_ptr_.push_back(static_cast<int64_t>(block_features_.size()));
-        }
-        for (int32_t feature = 0; feature < d.n_features; ++feature)
-            if (!known[static_cast<size_t>(feature)] && hot_of[static_cast<size_t>(feature)] < 0)
-                unused_features_.push_back(feature);
-        block_features_.shrink_to_fit();
-        feature_ptr_.shrink_to_fit();
-        list_tasks();
-    }
-
-    // The tasks of each block: its chunks, then the pieces of its features.
-    void list_tasks() {
-        const ChainData& d = data_;
-        task_ptr_.assign(1, 0);
-        for (int64_t block = 0; block < d.n_blocks; ++block) {
-            const int64_t features =
-                block_ptr_[static_cast<size_t>(block) + 1] - block_ptr_[static_cast<size_t>(block)];
-            task_ptr_.push_back(task_ptr_.back() + d.n_chunks);
-            task_ptr_.push_back(task_ptr_.back() + (features + chain_piece - 1) / chain_piece);
-        }
+        point_at_cold();
     }
 
     In<int64_t> offsets_;
@@ -492,11 +401,11 @@ class ChainTokens {
     Maybe<double> edge_values_;
     Maybe<int64_t> column_ptr_;
     Maybe<int32_t> columns_;
-    std::vector<int64_t> chunk_ptr_, order_, block_offset_, block_ptr_, task_ptr_;
-    std::vector<uint32_t> hot_ptr_, cold_ptr_, feature_ptr_;
-    std::vector<uint16_t> cold_labels_;
-    std::vector<int32_t> hot_features_, hot_rows_, cold_places_, block_features_, feature_tokens_, unused_features_;
-    std::vector<double> hot_values_, cold_values_, feature_values_;
+    std::vector<int64_t> chunk_ptr_, order_, block_offset_, slice_features_;
+    std::vector<uint32_t> hot_ptr_, cold_ptr_;
+    std::vector<uint16_t> hot_rows_, cold_labels_;
+    std::vector<int32_t> hot_features_, cold_places_;
+    std::vector<double> hot_values_, cold_values_;
     std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>();  // shared with selections of weights
     ChainData data_{};
     int64_t n_state_ = 0;

@@ -61,7 +61,6 @@ class ChainTokens:
         | None = None,
         columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
         | None = None,
-        transpose: bool = True,
         block_tokens: int = 0,
     ) -> None: ...
     def selected(

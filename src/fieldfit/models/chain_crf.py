@@ -407,7 +407,7 @@ class ChainCRF(ChainModel):
 
     def _scored(self, theta: FloatArray, dataset: Sequences) -> ScoredLabels:
         weights = self.layout.unpack(theta)
-        tokens = chain_tokens(self.layout, dataset, transpose=False)
+        tokens = chain_tokens(self.layout, dataset)
         scores = np.empty((dataset.n_tokens, self.layout.padded))
         n_threads = get_threads(float(len(dataset.indices)) * self.layout.padded)
         _kernels.chain_scores(tokens, weights, scores=scores, n_threads=n_threads)
@@ -482,7 +482,7 @@ class ChainCRF(ChainModel):
     def _expectations(self, theta: FloatArray, dataset: Sequences) -> tuple[FloatArray, FloatArray]:
         """The negative node marginals (n_tokens, padded) and −log Z (n_sequences,), computed in probability space."""
         self._checked(dataset)
-        tokens = chain_tokens(self.layout, dataset, transpose=False)
+        tokens = chain_tokens(self.layout, dataset)
         residuals = np.empty((dataset.n_tokens, self.layout.padded))
         values = np.empty(dataset.n_sequences)
         weights = self.layout.unpack(self.check_theta(theta))

@@ -103,9 +103,9 @@ def check_labels(dataset: Sequences) -> None:
 
 
 def chain_tokens(
-    layout: ChainLayout, dataset: Sequences, active: NDArray[np.uint8] | None = None, transpose: bool = True
+    layout: ChainLayout, dataset: Sequences, active: NDArray[np.uint8] | None = None
 ) -> _kernels.ChainTokens:
-    """The sequences as the kernels take them; ``transpose`` if a gradient will be computed."""
+    """The sequences as the kernels take them."""
     pair_ptr, pair_labels = layout.kernel_pairs()
     edges: Plain = {}
     if layout.column_ptr is not None:
@@ -128,7 +128,6 @@ def chain_tokens(
         pair_ptr=pair_ptr,
         pair_labels=pair_labels,
         **edges,
-        transpose=transpose,
         block_tokens=BLOCK_TOKENS,
     )
 
