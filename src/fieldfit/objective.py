@@ -346,7 +346,7 @@ class Penalties:
     @property
     def precision(self) -> FloatArray:
         """1/σ² (r,)."""
-        return 1.0 / self.sigma2
+        return inverse(self.sigma2)
 
     @property
     def penalised(self) -> BoolArray:
@@ -377,13 +377,25 @@ class Penalties:
 
 def precision_of(sigma2: ByParameter, names: Sequence[str]) -> FloatArray:
     """1/σ² for each parameter (r,), from what `by_parameter` takes; None is no penalty."""
-    return 1.0 / _variances(sigma2, names)
+    return inverse(_variances(sigma2, names))
+
+
+def inverse(values: FloatArray) -> FloatArray:
+    """1 / values (r,); one number for all of them, see `repeated`, stays one."""
+    if len(values) and values.strides == (0,):
+        return repeated(1.0 / float(values[0]), len(values))
+    return 1.0 / values
+
+
+def repeated(value: float, count: int) -> FloatArray:
+    """The value ``count`` times, read-only and stored once: θ may have millions of parameters."""
+    return np.broadcast_to(np.float64(value), (count,))
 
 
 def _variances(sigma2: ByParameter, names: Sequence[str]) -> FloatArray:
     """σ² for each parameter (r,), infinite where there is no penalty."""
     if sigma2 is None:
-        return np.full(len(names), np.inf)
+        return repeated(np.inf, len(names))
     kind = _Kind("sigma2", "must be a positive number, or None for no penalty", np.inf)
     values = by_parameter(sigma2, names, kind)
     kind.refuse(~(values > 0), values, names)
@@ -450,7 +462,7 @@ def by_parameter(given: ByParameter, names: Sequence[str], kind: _Kind) -> Float
         return given.astype(np.float64, copy=given.flags.writeable)
     array = np.asarray(given, dtype=object)
     if array.ndim == 0:
-        return np.full(r, kind.number(given, "all parameters"))
+        return repeated(kind.number(given, "all parameters"), r)
     if array.shape != (r,):
         raise ModelError(f"{kind.name} has shape {array.shape}; give one number, or one for each of {r} parameters.")
     return np.array([kind.number(value, names[place]) for place, value in enumerate(array)])
