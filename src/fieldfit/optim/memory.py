@@ -20,7 +20,7 @@ from fieldfit.types import FloatArray, IntArray
 
 #: From this many parameters on the pairs are stored in single precision: half the memory and traffic, and the
 #: rounding only perturbs a matrix that is an approximation anyway. All sums stay double.
-SINGLE_PRECISION_FROM = 200_000
+SINGLE_PRECISION_FROM = 10_000
 
 
 def moved_vector(vector: FloatArray, places: IntArray) -> FloatArray:

@@ -12,6 +12,7 @@ Most coordinates stay at 0 (working_set.py). The pairs of the others alone are a
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -58,9 +59,9 @@ class OrthantSteps:
         self._memory = self._memory.moved(places, pseudo)
 
     @property
-    def pairs(self) -> list[tuple[FloatArray, FloatArray]]:
+    def pairs(self) -> Iterator[tuple[FloatArray, FloatArray]]:
         """The steps and changes of the gradient that are kept, the oldest first, in double precision."""
-        return [(step.astype(np.float64), change.astype(np.float64)) for step, change in self._memory.pairs]
+        return ((step.astype(np.float64), change.astype(np.float64)) for step, change in self._memory.pairs)
 
     @property
     def slow(self) -> bool:
@@ -97,6 +98,7 @@ class OrthantSteps:
 
 def step_in_orthant(x: FloatArray, pseudo: FloatArray, direction: FloatArray, t: float) -> FloatArray:
     """x + t · direction, 0 where that would change the sign of a coordinate (or that of −pseudo where x is 0)."""
-    moved = x + t * direction
-    moved[moved * np.where(x != 0, x, -pseudo) < 0] = 0.0
+    moved = t * direction
+    moved += x
+    moved[np.where(x != 0, moved * x < 0, moved * pseudo > 0)] = 0.0
     return moved

@@ -31,7 +31,8 @@ from fieldfit.types import FieldfitError, FloatArray, IntArray
 
 #: Default number of pairs.
 _PAIRS = 20
-#: Number of pairs with at least this many parameters, for which the pairs take most of the memory of a fit.
+#: Number of pairs with at least this many parameters, for which the model takes most of the memory of a fit.
+_FEWER_PAIRS, _MORE_PARAMETERS = 8, 50_000
 FEW_PAIRS, MANY_PARAMETERS = 6, 1_000_000
 #: The model is minimised to this fraction of the pseudo-gradient, with at most this many passes.
 _FORCING, _PASSES = 0.1, 50
@@ -60,14 +61,15 @@ def minimise_proximal(
     With ``groups`` (n_parameters,) the penalty is Σ l1 ‖x_g‖ over coordinates with the same number, which have the same l1.
 
     It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
-    0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20, or 6 from a million parameters on);
+    0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20; 8 from 50,000 and 6 from a million
+    parameters on);
     ``diagonal`` that of an approximate Hessian; ``value_noise`` as in `minimise_lbfgs`. ``smaller`` makes ``fun`` without
     coordinates that are 0 (working_set.py). ``fun`` must not keep the array it is given. A KeyboardInterrupt inside ``fun``
     ends the run at the last accepted point; the gradient of coordinates at 0 may be missing then, and is 0.
     """
     x = start_point(x0)
     if history is None:
-        history = _PAIRS if x.size < MANY_PARAMETERS else FEW_PAIRS
+        history = _PAIRS if x.size < _MORE_PARAMETERS else _FEWER_PAIRS if x.size < MANY_PARAMETERS else FEW_PAIRS
     if history < 1:
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
     penalty = nonsmooth_penalty(l1, x.size, groups)

@@ -75,6 +75,11 @@ class QuadraticModel:
         self._steps[row], self._changes[row] = step, change
         self._order.append(row)
 
+    def _is_useful(self, row: int, free: IntArray) -> bool:
+        """Whether a pair has information on the curvature of the coordinates ``free``."""
+        step, change = (block[row, free].astype(np.float64, copy=False) for block in (self._steps, self._changes))
+        return float(step @ change) > _LEAST_CURVATURE * float(np.sqrt((step @ step) * (change @ change)))
+
     def matrix(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """σD and the thin matrices of B = σD − left · rightᵀ on ``free``; without pairs B = first_scale · D."""
         scale, rows, inverse = self.factors(free, first_scale)
@@ -84,21 +89,23 @@ class QuadraticModel:
     def factors(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """σD (k,), the rows V (p, k) and the inverse M⁻¹ (p, p) of B = σD − VᵀM⁻¹V on ``free``."""
         metric = np.ones(len(free)) if self._diagonal is None else self._diagonal[free]
-        S, Y = (
-            np.array([np.take(block[row], free) for row in self._order], dtype=np.float64).reshape(-1, len(free))
-            for block in (self._steps, self._changes)
-        )
-        curvature = np.einsum("ij,ij->i", S, Y)
-        size = np.sqrt(np.einsum("ij,ij->i", S, S) * np.einsum("ij,ij->i", Y, Y))
-        useful = curvature > _LEAST_CURVATURE * size
-        S, Y = S[useful], Y[useful]
-        if not len(S):
+        # One array of all rows, filled in place: the pairs on many coordinates take most of the memory of a fit.
+        useful = [row for row in self._order if self._is_useful(row, free)]
+        if not useful:
             return first_scale * metric, np.zeros((0, len(free))), np.zeros((0, 0))
+        count = len(useful)
+        rows = np.empty((2 * count, len(free)))
+        S, Y = rows[:count], rows[count:]
+        for place, row in enumerate(useful):
+            S[place], Y[place] = self._steps[row, free], self._changes[row, free]
         sigma = float((Y[-1] / metric) @ Y[-1]) / float(S[-1] @ Y[-1])
         products = S @ Y.T
         below = np.tril(products, -1)
-        scaled = sigma * metric * S
-        middle = np.block([[scaled @ S.T, below], [below.T, -np.diag(np.diag(products))]])
+        squares = S @ S.T if self._diagonal is None else (metric * S) @ S.T
+        middle = np.block([[sigma * squares, below], [below.T, -np.diag(np.diag(products))]])
+        S *= sigma
+        if self._diagonal is not None:
+            S *= metric
         # One product with the small inverse; solving for every column took longer than the evaluations. The blocks of
         # the matrix differ by many orders of magnitude, which its own diagonal takes out.
         size = 1.0 / np.sqrt(np.abs(np.diag(middle)))
@@ -106,4 +113,4 @@ class QuadraticModel:
             inverse = size[:, None] * np.linalg.inv(size[:, None] * middle * size) * size
         except np.linalg.LinAlgError:
             inverse = np.full_like(middle, np.nan)
-        return sigma * metric, np.concatenate([scaled, Y]), inverse
+        return sigma * metric, rows, inverse
