@@ -9,11 +9,11 @@ they are within 1e-4 of it. F1 is compared at the same objective to 1e-4, at the
 has it.
 ``converged`` runs both to the optimum of the first 2,000 CoNLL-2000 sentences, which is one and the same.
 
-Every contestant is a process of its own, and its memory is the peak of that process above what it had with its own
-sentences: encoded, or appended to the peer, which gets its feature names sentence by sentence. Clocks start when the
-trainer is called: what it compiles counts, reading does not. CRFsuite has one thread and reports processor seconds;
-on one thread so do we, which holds on a busy machine too, and on two threads ours are seconds on the wall, so that
-needs a quiet one. Needs python-crfsuite, FIELDFIT_DATA and Linux.
+Every contestant is a process of its own, and its memory is the peak of that process above what it had when the sentences
+were encoded; the peer gets its feature names sentence by sentence. Clocks start when the trainer is called: what it
+compiles counts, reading does not. CRFsuite has one thread and reports processor seconds; on one thread so do we, which
+holds on a busy machine too, and on two threads ours are seconds on the wall, so that needs a quiet one. Needs
+python-crfsuite, FIELDFIT_DATA and Linux.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def run_peer(name: str, layout: str, sentences: int | None, iterations: int, eps
     import pycrfsuite
 
     encoder, data, test = corpus(name, sentences)
-    trainer = crfsuite_trainer(data, [str(label) for label in encoder.labels], layout, iterations, epsilon)
     before = forget_peak()
+    trainer = crfsuite_trainer(data, [str(label) for label in encoder.labels], layout, iterations, epsilon)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model")
         trainer.train(path)

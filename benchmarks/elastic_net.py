@@ -27,9 +27,9 @@ RUNS = ("template", "ewt")
 
 def peer(name: str, sentences: int | None) -> dict[str, float]:
     encoder, data, _ = corpus(name, sentences)
+    before = forget_peak()
     trainer = crfsuite_trainer(data, [str(label) for label in encoder.labels], "observed", ITERATIONS)
     trainer.set_params({"c1": C1, "c2": C2})
-    before = forget_peak()
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
         trainer.train(str(Path(folder) / "model"))

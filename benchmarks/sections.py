@@ -173,7 +173,8 @@ programs use the processor, the ratios of two threads are not meaningful.""",
     "elastic": Section(
         "Elastic net against CRFsuite's OWL-QN",
         ["elastic_net.py"],
-        note="Memory is the peak of each program above its own sentences: encoded in fieldfit, appended in CRFsuite.",
+        note="""Memory is what a fit needs above the encoded sentences for fieldfit, and all that CRFsuite needs, its
+appended sentences included.""",
         short=["elastic_net.py", "--sentences", "500", "--only", "template"],
         seconds=120,
     ),
@@ -204,10 +205,10 @@ first good tagger may lie before the line shown.""",
     "memory": Section(
         "Memory of a fit by stage",
         ["fit_memory.py"],
-        note="""The ratio compares the peaks of both programs, each above its own sentences: encoded in fieldfit,
-appended in CRFsuite. CRFsuite needs several times as much for the sentences themselves. Fields with many labels and few
-sentences, such as ATIS, need sums over label pairs for each of two chunks that run side by side, and the recursions of four
-sentences at once: CRFsuite, which has one thread and one sentence at a time, needs less there.""",
+        note="""One thread. The ratio compares the peaks of both programs, each above its own sentences: encoded in
+fieldfit, appended in CRFsuite, where they take several times as much. With many labels and few sentences, as in ATIS,
+fieldfit needs more than CRFsuite: it has sums over label pairs for two chunks and runs four sentences at once.""",
+        runs=1,
         short=["fit_memory.py", "--only", "atis"],
         seconds=80,
     ),
