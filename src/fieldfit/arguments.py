@@ -46,11 +46,11 @@ def positive_number(value: object, name: str, advice: str = "") -> float:
     return number
 
 
-def number_from_zero(value: object, name: str) -> float:
+def number_from_zero(value: object, name: str, error: type[FieldfitError] = FieldfitError) -> float:
     """A finite number of at least 0."""
     number = _finite_number(value)
     if number is None or number < 0:
-        raise FieldfitError(f"{name} is {value!r:.80}; it must be a number of at least 0.")
+        raise error(f"{name} is {value!r:.80}; it must be a number of at least 0.")
     return number
 
 
@@ -100,9 +100,14 @@ def file_path(value: object, what: str = "The path of a file") -> str:
 
 def sequence_of(value: object, name: str, wanted: str) -> tuple[object, ...]:
     """The entries of a list, a tuple or an array; texts are none."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+    if isinstance(value, str | bytes) or not has_entries(value):
         raise ModelError(f"{name} is {value!r:.80}; it must be {wanted}.")
     return tuple(value)
+
+
+def has_entries(value: object) -> TypeGuard[Iterable[Any]]:
+    """Whether a loop over a value is possible; over an array without dimensions, such as ``np.array(1.0)``, it is not."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
 
 
 def is_masked(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from fieldfit.arguments import has_entries
 from fieldfit.types import IntArray, ModelError
 
 #: Names that a misspelt one is compared with.
@@ -19,7 +20,7 @@ def places_of(parameters: object, names: Sequence[str]) -> IntArray:
     """Indices of parameters given by names, patterns or numbers, one or many; see `places_of_each`."""
     if isinstance(parameters, str | int | np.integer):
         return places_of_each([parameters], names)[0]
-    if isinstance(parameters, Iterable):
+    if has_entries(parameters):
         return np.concatenate([np.empty(0, dtype=np.int64), *places_of_each(list(parameters), names)])
     raise ModelError(
         f"Parameters are names or numbers from 0 to {len(names) - 1}, one or a list; got {parameters!r:.80}."
@@ -51,9 +52,14 @@ def places_of_each(items: Sequence[object], names: Sequence[str]) -> list[IntArr
 def variables_of(variables: Iterable[int | str] | str, names: Sequence[str]) -> tuple[int, ...]:
     """The numbers of variables given by name or number; numbers are as they are."""
     numbers: list[int] = []
-    for item in [variables] if isinstance(variables, str) else variables:
+    many = [variables] if isinstance(variables, str) else variables
+    if not has_entries(many):
+        raise ModelError(f"Variables are a list of names or numbers; got {variables!r:.80}.")
+    for item in many:
         if isinstance(item, str) and item not in names:
             raise ModelError(f"There is no variable {item!r}; {nearest_names(item, names)}.")
+        if not isinstance(item, str | int | np.integer):
+            raise ModelError(f"A variable is a name or a number; got {item!r:.80}.")
         numbers.append(names.index(item) if isinstance(item, str) else int(item))
     return tuple(numbers)
 

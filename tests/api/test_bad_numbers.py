@@ -14,7 +14,7 @@ import fieldfit as ff
 from fieldfit import sweep as ff_sweep
 from fieldfit import types as ff_types
 from fieldfit.api.estimate_table import EstimateTable
-from fieldfit.types import FieldfitError
+from fieldfit.types import FieldfitError, ModelError
 
 MODEL = ff.BoltzmannMachine(3)
 X = MODEL.sample([1.0, -1.0, 0.5], 60, 0).values
@@ -194,3 +194,74 @@ def test_weights_beyond_the_range_of_numbers(beta):
 def test_a_z_value_beyond_the_range_of_numbers_is_infinite_without_a_warning():
     table = EstimateTable.tested("parameter", ["a"], np.array([1e300]), np.array([1e-300]), 2.0)
     assert table.z[0] == np.inf
+
+
+NO_LIST = [3, None, 1 + 2j, np.array(1.0), np.datetime64("2020")]
+
+
+@pytest.mark.parametrize("value", NO_LIST)
+def test_what_is_not_a_list_gets_a_sentence(value):
+    model, theta = ff.BoltzmannMachine(3), [0.0, 0.0, 0.0]
+    calls = [
+        lambda: ff.MarkovRandomField(value, [(0, 1)]),
+        lambda: ff.MarkovRandomField([2, 2], value),
+        lambda: ff.MarkovRandomField([2, 2], [value]),
+        lambda: ff.MarkovRandomField([2, 2], [(0, 1)], given=value),
+        lambda: ff.best_weights(value, theta, "PL1 + PL2"),
+        lambda: ff.project(model, np.full((2, 2, 2), 0.125), tol=-1.0 if value == 3 else value),
+        lambda: ff.AutoWeights(gamma=-1.0 if value == 3 else value),
+    ]
+    if value is not None:
+        calls += [
+            lambda: ff.MarkovRandomField([2, 2], [(0, 1)], names=value),
+            lambda: ff.MarkovRandomField([2, 2], [(0, 1)], states=value),
+            lambda: ff.BoltzmannMachine(3, edge_groups=value),
+            lambda: ff.best_weights(model, theta, "PL1 + PL2", beta0=value),
+        ]
+    for number, call in enumerate(calls):
+        if number in {5, 6} and isinstance(value, np.ndarray):
+            continue  # an array of one number is a number
+        with pytest.raises(FieldfitError):
+            call()
+
+
+def test_names_and_variables_of_a_field_are_checked_one_by_one():
+    with pytest.raises(ModelError, match="2 variables need 2 different names"):
+        ff.MarkovRandomField([2, 2], [(0, 1)], names=["a"])
+    with pytest.raises(ModelError, match=r"A variable is a name or a number; got 1\.7"):
+        ff.MarkovRandomField([2, 2], [(0, 1.7)])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("value", [3, None, np.array(1.0)])
+def test_sentences_and_labels_that_are_no_lists_get_a_sentence(value):
+    words, labels = [["a", "b"]] * 4, [["x", "y"]] * 4
+    tagger = ff.CRFTagger().fit(words, labels)
+    numeric = ff.CRFTagger().fit([np.eye(2)] * 4, labels)
+    calls = [
+        lambda: ff.CRFTagger().fit(value, labels),
+        lambda: ff.CRFTagger().fit([value], labels),
+        lambda: ff.CRFTagger().fit(words, value),
+        lambda: ff.CRFTagger().fit(words, [value] * 4),
+        lambda: tagger.predict(value),
+        lambda: numeric.predict(value),
+        lambda: tagger.score(words, [value] * 4),
+    ]
+    for call in calls:
+        with pytest.raises(FieldfitError, match=r"[Xy](\[0\])? must be a|needs the labels y"):
+            call()
+
+
+def test_arrays_are_no_words_and_no_states():
+    with pytest.raises(ModelError, match="formula is array"):
+        ff.asymptotics(MODEL, np.zeros(3), "PL1", formula=np.array([1, 2]))
+    with pytest.raises(ModelError, match="method is array"):
+        ff.asymptotics(MODEL, np.zeros(3), "PL1", method=np.array([1, 2]))
+    with pytest.raises(ModelError, match="given has 1 entries for 3 variables"):
+        MODEL.sample(np.zeros(3), 10, 0, given=np.array(1.0))
+
+
+def test_variances_that_rounding_hides_are_said_to_be_not_identified():
+    theory = ff.asymptotics(MODEL, [1000.0, -1000.0, 500.0], "PL1")
+    assert np.isnan(np.diag(theory.covariance)).all()
+    assert "3 not identified" in repr(theory)
+    assert "not identified (NaN): 3 of 3 parameters" in str(theory)

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import instance_of
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import check_identified, with_open_weights
@@ -69,6 +70,7 @@ def best_weights(
     >>> best.beta.round(3)
     array([0.897, 0.103])
     """
+    instance_of(model, FieldModel, "best_weights needs a model, such as BoltzmannMachine(5)")
     if not model.joint:
         raise ModelError("best_weights needs a model of all its variables; a conditional model needs observed data.")
     states = math.prod(model.graph.cardinalities)

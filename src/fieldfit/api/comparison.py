@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from fieldfit.api.cautions import few_samples, without_spread
 from fieldfit.api.estimate_table import parameter_estimates
 from fieldfit.api.functionals import combination, unit_rows
 from fieldfit.api.refinement import refuse_refined
-from fieldfit.arguments import instance_of
+from fieldfit.arguments import has_entries, instance_of, one_of
 from fieldfit.named import places_of
 from fieldfit.types import DataError, FewSamplesWarning, FieldfitError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
@@ -186,11 +186,8 @@ def restrictions(fit: StandardErrors, hypothesis: object) -> FloatArray:
         if hypothesis.shape[1] != r:
             raise ModelError(f"R has shape {hypothesis.shape}; it needs a column for each of {r} parameters.")
         return hypothesis.astype(np.float64)
-    items: list[object]
-    if isinstance(hypothesis, str | Mapping) or not isinstance(hypothesis, Iterable):
-        items = [hypothesis]
-    else:
-        items = list(hypothesis)
+    several = has_entries(hypothesis) and not isinstance(hypothesis, str | Mapping)
+    items: list[object] = list(cast("Iterable[object]", hypothesis)) if several else [hypothesis]
     if not items:
         raise ModelError("The hypothesis is empty.")
     rows = []
@@ -518,8 +515,7 @@ def discoveries(
     """
     from scipy.stats import false_discovery_control
 
-    if method not in ("bh", "by"):
-        raise FieldfitError(f"The method is 'bh' or 'by'; got {method!r}.")
+    one_of(method, "The method", ("bh", "by"))
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"The false discovery rate must be between 0 and 1; got {level!r}.")
     frame = parameter_estimates(fit, kind=kind, parameters=parameters).frame()  # the warning of few samples is below

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 
 import numpy as np
 
 from fieldfit.api.functionals import value_and_gradient
+from fieldfit.arguments import has_entries
 from fieldfit.types import FloatArray, ModelError
 
 #: A sign at the beginning or after a space. Signs in the names of parameters have no space before them.
@@ -74,7 +75,7 @@ class NamedFunctionals:
         labels: Sequence[str | None]
         if isinstance(given, Mapping):
             labels, items = list(map(str, given)), list(given.values())
-        elif isinstance(given, Iterable):
+        elif has_entries(given):
             items = list(given)
             labels = [None] * len(items)
         else:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import numbers_of
+from fieldfit.arguments import numbers_of, positive_number
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, check_model
 from fieldfit.models.field import FieldModel
@@ -254,7 +254,7 @@ def project(
         initial,
         hessian_product=objective.hessian_product,
         method="newton",
-        gtol=tol,
+        gtol=positive_number(tol, "tol"),
         units=units,
     )
     theta = solution.x

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, one_of
 from fieldfit.data.samples import Table
 from fieldfit.models.base import check_model
 from fieldfit.models.field import FieldModel
@@ -74,7 +74,9 @@ def asymptotics(
     Returns
     -------
     Asymptotics
-        Parameters that the policy does not determine have an infinite variance, and ``undetermined`` names them.
+        Parameters that the policy does not determine have an infinite variance, and ``undetermined`` names them. Where
+        θ is so extreme that rounding hides a parameter, or the simulated samples do not show it, its variance is NaN:
+        it is not identified in numbers of this precision. Printing the result then says so.
 
     Examples
     --------
@@ -88,6 +90,7 @@ def asymptotics(
         raise ModelError("asymptotics needs a model of all its variables; a conditional model needs observed data.")
     vector = model.check_theta(theta)
     estimator = as_estimator(policy)
+    one_of(formula, "formula", ("exact", "published"), ModelError)
     if isinstance(estimator, Staged):
         if formula != "exact":
             raise PolicyError(
@@ -100,8 +103,7 @@ def asymptotics(
         return estimator.second.asymptotics(estimator.first, setting)
     bound = estimator.bind(model.structure())
     states = math.prod(model.graph.cardinalities)
-    if method not in ("auto", "enumeration", "simulation"):
-        raise ModelError(f"method is {method!r}; it must be 'auto', 'enumeration' or 'simulation'.")
+    one_of(method, "method", ("auto", "enumeration", "simulation"), ModelError)
     if method == "enumeration" and states > MOST_ENUMERATED_STATES:
         raise ModelError(f"The model has {states:.3g} joint states; enumeration stops at {MOST_ENUMERATED_STATES:,}.")
 

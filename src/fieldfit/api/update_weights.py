@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fieldfit.api.result import Fit
+from fieldfit.arguments import number_from_zero, one_of
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.types import FloatArray, PolicyError
 from fieldfit.variance.criterion import Criterion
@@ -63,12 +64,9 @@ def update_weights(
     >>> beta.shape, round(float(beta.sum()), 6)
     ((2,), 1.0)
     """
-    if form not in ("exact", "diagonal") or formula not in ("exact", "published"):
-        raise PolicyError(
-            f"form is {form!r} and formula {formula!r}; they must be 'exact' or 'diagonal', and 'exact' or 'published'."
-        )
-    if not 0 <= gamma < np.inf:
-        raise PolicyError(f"gamma is {gamma}; it must be a finite number of at least 0.")
+    one_of(form, "form", ("exact", "diagonal"), PolicyError)
+    one_of(formula, "formula", ("exact", "published"), PolicyError)
+    number_from_zero(gamma, "gamma", PolicyError)
     prepared = fit.needed
     drawn = DrawnPolicy.of(prepared.bound, "term", prepared.selection, prepared.problem, prepared.compile)
     groups = drawn.groups

@@ -7,15 +7,16 @@ prefixes its names, ``next:word:sat``; a name in a list has value 1. The same as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
 from fieldfit import _kernels
+from fieldfit.arguments import has_entries
 from fieldfit.data.label_lists import locate, offsets_of
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
@@ -68,13 +69,17 @@ def _plain(item: object) -> object:
     return item.tolist() if isinstance(item, np.ndarray) and item.ndim == 1 else item
 
 
-def sentence_lengths(sentences: Sequence[Sequence[object]]) -> list[int]:
+def sentence_lengths(sentences: object) -> list[int]:
     """The number of tokens of each sentence of X."""
-    if isinstance(sentences, str | bytes | Mapping) or not hasattr(sentences, "__len__"):
+    if not _sized(sentences):
         raise DataError(f"X must be a list of sentences; got {type(sentences).__name__}.")
     lengths = []
     for index, sentence in enumerate(sentences):
-        if isinstance(sentence, str | bytes | Mapping) or not hasattr(sentence, "__len__"):
+        if not _sized(sentence):
             raise DataError(f"X[{index}] must be a sentence, a list of tokens; got {type(sentence).__name__}.")
         lengths.append(len(sentence))
     return lengths
+
+
+def _sized(value: object) -> TypeGuard[Collection[object]]:
+    return has_entries(value) and hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)

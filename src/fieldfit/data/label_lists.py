@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from fieldfit.arguments import has_entries
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.sequences import UNKNOWN
 from fieldfit.types import DataError, Int32Array, IntArray
@@ -16,12 +17,12 @@ Label = str | int
 
 def flatten_labels(y: Sequence[Sequence[Label]], lengths: Sequence[int]) -> list[Label]:
     """The labels of all sentences in a row; a sentence with more or fewer labels than tokens is named."""
-    if isinstance(y, str) or not hasattr(y, "__len__"):
+    if not _is_list(y):
         raise DataError(f"y must be a list with a list of labels for each sentence; got {type(y).__name__}.")
     if len(y) != len(lengths):
         raise DataError(f"X has {len(lengths)} sentences, but y has {len(y)}.")
     for index, (sentence, expected) in enumerate(zip(y, lengths, strict=True)):
-        if not hasattr(sentence, "__len__") or isinstance(sentence, str):
+        if not _is_list(sentence):
             raise DataError(f"y[{index}] must be a list of labels, one for each token; got {sentence!r}.")
         if len(sentence) != expected:
             raise DataError(f"X[{index}] has {expected} tokens, but y[{index}] has {len(sentence)} labels.")
@@ -30,6 +31,10 @@ def flatten_labels(y: Sequence[Sequence[Label]], lengths: Sequence[int]) -> list
     if not kinds <= {str, int}:
         flat = [_plain(label, index, y) for index, label in enumerate(flat)]
     return flat
+
+
+def _is_list(value: object) -> bool:
+    return has_entries(value) and hasattr(value, "__len__") and not isinstance(value, str)
 
 
 def _plain(label: object, position: int, y: Sequence[Sequence[Label]]) -> Label:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fieldfit.arguments import has_entries
 from fieldfit.data.array_encoder import ArrayEncoder
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.attributes import AttributeText, sentence_lengths
@@ -88,6 +89,7 @@ def encode_sequences(
             text = columns_from_lists(*_columns(X, encoder.n_columns - 1), labels)
         return encoder.with_pairs(text, encoder.encode(text, unknown_labels=unknown_labels))
     if isinstance(encoder, ArrayEncoder):
+        _check_list(X, "X must be a list of sentences")
         return encoder.encode(X, y, unknown_labels=unknown_labels)
     assert isinstance(encoder, AttributeEncoder)
     if isinstance(X, ColumnText):
@@ -98,6 +100,9 @@ def encode_sequences(
 def gold_labels(encoder: Encoder, X: object, y: Sentences) -> list[list[Any]]:
     """The labels as they were given, also those that training never saw: y, or what the file X has."""
     if y is not None:
+        _check_list(y, "y must be a list with a list of labels for each sentence")
+        for place, labels in enumerate(y):
+            _check_list(labels, f"y[{place}] must be a list of labels, one for each token")
         return [list(labels) for labels in y]
     if isinstance(X, ColumnText) and isinstance(encoder, ColumnEncoder):
         if X.n_tokens and X.n_columns != encoder.n_columns:
@@ -178,11 +183,12 @@ def split_sentences(flat: Sequence[Item], offsets: IntArray) -> list[list[Item]]
 
 
 def _first_token(X: Iterable[Iterable[object]]) -> object:
-    return next((token for sentence in X for token in sentence), None)
+    return next((token for sentence in X if has_entries(sentence) for token in sentence), None)
 
 
 def _is_numeric(X: Iterable[Iterable[object]]) -> bool:
     """Whether a sentence is a matrix of numbers."""
+    _check_list(X, "X must be a list of sentences")
     sentence = next(iter(X), None)
     if hasattr(sentence, "tocsr"):
         return True
@@ -192,6 +198,11 @@ def _is_numeric(X: Iterable[Iterable[object]]) -> bool:
     if isinstance(token, np.ndarray):
         return token.dtype.kind in "fiub"
     return isinstance(token, list | tuple) and bool(token) and not isinstance(token[0], str)
+
+
+def _check_list(value: object, wanted: str) -> None:
+    if not has_entries(value):
+        raise DataError(f"{wanted}; got {type(value).__name__}.")
 
 
 def _items(X: Sentences) -> Sentences:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpac
 
 import numpy as np
 
-from fieldfit.arguments import count_of, truth_value
+from fieldfit.arguments import count_of, sequence_of, truth_value
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
@@ -360,6 +360,7 @@ def _groups(
     """A parameter number for each edge or variable, and the labels of the groups in order of appearance."""
     if groups is None:
         return np.arange(size, dtype=np.int32), None
+    groups = sequence_of(groups, f"The groups of {what}", "a list with a label for each")
     if len(groups) != size:
         raise ModelError(f"There are {size} {what} but {len(groups)} group labels; give one label for each.")
     labels = tuple(dict.fromkeys(groups))

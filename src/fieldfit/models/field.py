@@ -9,7 +9,7 @@ Every field model (`MarkovRandomField`, `BoltzmannMachine`, `Potts`) builds its 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, has_entries
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.outline import TableOutline
@@ -54,7 +54,7 @@ def _checked_labels(labels: Sequence[object]) -> tuple[object, ...]:
 
 def checked_names(names: object, m: int) -> tuple[str, ...]:
     """One name for each of ``m`` variables, all different."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
+    if isinstance(names, str) or not has_entries(names):
         raise ModelError(f"names must be a list with one name for each of the {m} variables; got {names!r}.")
     checked = tuple(map(str, names))
     if len(checked) != m or len(set(checked)) != m:

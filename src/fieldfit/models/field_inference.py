@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fieldfit.arguments import count_of, seed
+from fieldfit.arguments import count_of, has_entries, one_of, seed
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import ExactInference, FactorGraph
@@ -304,8 +304,7 @@ class FieldInference(Model):
         """
         n, random_state = count_of(n, "The number of samples n", 0), seed(random_state)
         tables, clamped = self.log_tables(theta), self._codes_of(given)
-        if method not in ("auto", "exact", "gibbs"):
-            raise ModelError(f"The sampling method is {method!r}; it must be 'auto', 'exact' or 'gibbs'.")
+        one_of(method, "The sampling method", ("auto", "exact", "gibbs"), ModelError)
         if self.observed and (clamped is None or np.any(clamped[list(self.observed)] < 0)):
             raise ModelError("This model conditions on some variables; give their values (given=).")
         if method != "gibbs":
@@ -373,7 +372,7 @@ class FieldInference(Model):
         if isinstance(given, dict):
             items = [(variables_of([k], self.names)[0], v) for k, v in given.items()]
         else:
-            entries = list(given) if isinstance(given, Iterable) else [given]
+            entries = list(given) if has_entries(given) else [given]
             if len(entries) != self.m:
                 raise ModelError(f"given has {len(entries)} entries for {self.m} variables; use None where free.")
             items = [(v, state) for v, state in enumerate(entries) if state is not None and state == state]

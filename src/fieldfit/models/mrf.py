@@ -5,15 +5,15 @@ p_θ(x) = exp( Σ_C Σ_l θ_{C,l} f_{C,l}(x_C) − log Z(θ) )                  
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, sequence_of
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.models.field import FieldModel, checked_names
@@ -118,19 +118,23 @@ class MarkovRandomField(FieldModel):
     ) -> None:
         from scipy.sparse import csr_array
 
-        for value, name in ((cardinalities, "cardinalities"), (factors, "factors")):
-            if not isinstance(value, Iterable):
-                raise ModelError(f"{name} is {value!r:.80}; it must be a list with an entry for each.")
-        cards = tuple(count_of(c, "A number of states") for c in cardinalities)
-        labels = tuple(names) if names is not None else tuple(f"x{v}" for v in range(len(cards)))
-        whole = [f if isinstance(f, Factor) else Factor(tuple(f)) for f in factors]
+        counts = sequence_of(cardinalities, "cardinalities", "a list with the number of states of each variable")
+        cards = tuple(count_of(c, "A number of states") for c in counts)
+        labels = checked_names(names, len(cards)) if names is not None else tuple(f"x{v}" for v in range(len(cards)))
+        wanted = "a tuple with the variables of the factor, by name or number"
+        whole = [
+            f if isinstance(f, Factor) else Factor(cast("tuple[int, ...]", sequence_of(f, "A factor", wanted)))
+            for f in sequence_of(factors, "factors", "a list of factors")
+        ]
         self.factors = tuple(replace(f, scope=variables_of(f.scope, labels)) for f in whole)
         if not self.factors:
             raise ModelError("A Markov random field needs at least one factor.")
         graph = FactorGraph(cards, tuple(f.scope for f in self.factors))
         if states is None:
             states = [tuple(range(c)) for c in cards]
-        if len(states) != len(cards) or any(len(s) != c for s, c in zip(states, cards, strict=True)):
+        lists = sequence_of(states, "states", "a list with the states of each variable")
+        sizes = [len(sequence_of(labels, "An entry of states", "a list of labels")) for labels in lists]
+        if sizes != list(cards):
             raise ModelError(
                 f"states needs one tuple for each of the {len(cards)} variables, with one value for each of its states."
             )

@@ -12,7 +12,7 @@ Blocks given all the rest are evaluated state by state (`state_problem.py`), eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, has_entries
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.labels import checked_states
 from fieldfit.data.samples import as_table
@@ -137,11 +137,11 @@ class TiedField(FieldModel):
         largest_table: int = LARGEST_TABLE,
     ) -> None:
         m = count_of(m, "The number of variables m", 1, MOST_VARIABLES)
-        if isinstance(states, str) or not isinstance(states, Iterable):
+        if isinstance(states, str) or not has_entries(states):
             raise ModelError(f"states is {states!r:.80}; it must be a list of values, such as (0, 1).")
         values = checked_states(states, "a tied field")
         self.n_labels = len(values)
-        if not isinstance(cliques, Iterable) or not all(isinstance(group, Cliques) for group in cliques):
+        if not has_entries(cliques) or not all(isinstance(group, Cliques) for group in cliques):
             raise ModelError(
                 f"cliques is {cliques!r:.80}; it must be a list of fieldfit.Cliques, or use TiedField.grid or .pairwise."
             )
@@ -473,7 +473,7 @@ class TiedField(FieldModel):
 
 def _checked(group: Cliques, q: int) -> Cliques:
     """Check the group and convert it to arrays: scopes (C, k), features (q, …, q, F), covariates (C, A), F·A names."""
-    if not isinstance(group.parameters, Iterable):
+    if not has_entries(group.parameters):
         raise ModelError(
             f"A group of cliques has the parameters {group.parameters!r:.80}; give a name or a list of names."
         )

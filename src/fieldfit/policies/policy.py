@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import has_entries
 from fieldfit.policies.laws.base import BoundLaw, Law, Share, check_sum, read_sum, split_by, stack_factors
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily, Structure
@@ -132,6 +133,8 @@ class Policy:
         >>> print(ff.Policy.parse("PL1 + 0.2*PL2").with_betas([0.9, 0.1]))
         PL1@0.9 + 0.2*PL2@0.1
         """
+        if not has_entries(betas):
+            raise PolicyError(f"The weights β are a list with one for each term; got {betas!r:.80}.")
         pieces = self._pieces([as_numbers(beta) for beta in betas], "weights β")
         return Policy(
             tuple(

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.arguments import one_of
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Noise
 from fieldfit.policies.structure import Structure
@@ -149,8 +150,7 @@ class MixtureMoments:
 
     def moments(self, lam: FloatArray, beta: FloatArray, formula: str = "exact") -> tuple[FloatArray, FloatArray]:
         """Bread and meat, each (points, d, d), for λ and β of shape (points, f)."""
-        if formula not in FORMULAS:
-            raise ModelError(f"formula is {formula!r}; it must be 'exact' or 'published'.")
+        one_of(formula, "formula", FORMULAS, ModelError)
         points, families = np.shape(lam)
         shape = (points, *self.J.shape[1:])
         weight = beta * lam

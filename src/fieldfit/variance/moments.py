@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import one_of
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import PartWeight, SumProblem
 from fieldfit.policies.policy import BoundPolicy
@@ -108,8 +109,7 @@ def theory_moments(
     ``inside`` says that the weights are the model's own probabilities at θ, so that the information identity holds;
     ``meat_weight`` are other weights for the meat (importance weights enter it squared).
     """
-    if formula not in ("exact", "published"):
-        raise ModelError(f"formula is {formula!r}; it must be 'exact' or 'published'.")
+    one_of(formula, "formula", ("exact", "published"), ModelError)
     n = len(weight)
     squared = weight if meat_weight is None else meat_weight
     lam, beta = policy.mean(), policy.beta()

@@ -151,7 +151,9 @@ class Asymptotics:
         )
 
     def __repr__(self) -> str:
-        return f"<Asymptotics: {len(self.bread)} parameters, {self.formula} formula, {self.method}>"
+        hidden = int(np.isnan(np.diag(self.covariance)).sum())
+        note = f", {hidden} not identified" if hidden else ""
+        return f"<Asymptotics: {len(self.bread)} parameters{note}, {self.formula} formula, {self.method}>"
 
     def __str__(self) -> str:
         errors = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
@@ -161,6 +163,11 @@ class Asymptotics:
             if np.isfinite(errors).any()
             else "no standard deviation of √n(θ̂ − θ₀) is finite",
         ]
+        hidden = int(np.isnan(errors).sum())
+        if hidden:
+            lines.append(
+                f"not identified (NaN): {hidden} of {len(errors)} parameters, hidden by rounding or too rare"
+            )
         if self.undetermined:
             lines.append(textwrap.fill(self.note, 80, subsequent_indent="  "))
         if self.mle_covariance is None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.arguments import numbers_of
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.policy import BoundPolicy, Policy
@@ -234,11 +235,11 @@ def groups_of(bound: BoundPolicy, by: str) -> Groups:
 
 def check_betas(groups: Groups, beta: Sequence[float]) -> FloatArray:
     """Given weights as a normalised vector; refused where they are not one for each group."""
-    values = np.asarray(beta, dtype=np.float64)
+    values = numbers_of(beta, "beta0")
     if values.shape != (groups.count,) or np.any(~np.isfinite(values)) or np.any(values < 0) or not values.any():
         raise PolicyError(
             f"The starting weights must be {groups.count} numbers of at least 0, one for each of "
-            f"{', '.join(groups.names)}; got {list(beta)}."
+            f"{', '.join(groups.names)}; got {beta!r:.80}."
         )
     return groups.normalised(values)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Literal
 
-from fieldfit.arguments import one_of
+from fieldfit.arguments import has_entries, one_of
 from fieldfit.types import PolicyError
 
 
@@ -73,10 +73,14 @@ class AutoWeights:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral):
                 raise PolicyError(f"{name} of the automatic weights is {value!r}; it must be an integer.")
-        if not 0 <= self.gamma < float("inf"):
-            raise PolicyError(f"gamma of the automatic weights is {self.gamma}; it must be finite and at least 0.")
-        if not self.tol > 0:
-            raise PolicyError(f"tol of the automatic weights is {self.tol}; it must be positive.")
+        gamma: object = self.gamma
+        tol: object = self.tol
+        if not isinstance(gamma, Real) or not 0 <= self.gamma < float("inf"):
+            raise PolicyError(
+                f"gamma of the automatic weights is {self.gamma!r:.80}; it must be finite and at least 0."
+            )
+        if not isinstance(tol, Real) or not self.tol > 0:
+            raise PolicyError(f"tol of the automatic weights is {self.tol!r:.80}; it must be positive.")
         for name in ("max_rounds", "probes"):
             value = getattr(self, name)
             if value < 1:
@@ -87,7 +91,7 @@ def as_options(weights: object) -> AutoWeights | None:
     """The options where ``weights`` asks for automatic ones ("auto" or `AutoWeights`), else None."""
     if isinstance(weights, AutoWeights):
         return weights
-    if isinstance(weights, str) or not isinstance(weights, Iterable):
+    if isinstance(weights, str) or not has_entries(weights):
         if not isinstance(weights, str) or weights != "auto":
             raise PolicyError(
                 f"weights is {weights!r:.80}; it must be None, 'auto', an AutoWeights(...), or one β for each term."
