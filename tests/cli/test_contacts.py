@@ -108,6 +108,19 @@ def test_few_sequences_get_a_caution(run, family, tmp_path):
     assert "Caution" not in run("contacts", family[0], "--alphabet", "rna", "--threads", 1).out
 
 
+def test_dna_read_as_proteins_and_distances_counted_from_1_get_a_warning(run, family):
+    """The distances count columns from 1 and have no line for the last column."""
+    path, distances = family
+    path.write_text(path.read_text().replace("U", "T"))
+    cells = [line.split(",") for line in distances.read_text().splitlines()[1:]]
+    distances.write_text("".join(f"{int(j) + 1},{int(k) + 1},{d}\n" for j, k, d in cells if k != "8"))
+    found = run("contacts", path, "--distances", distances, "--penalty", "ccmpred", "--threads", 1)
+    told = " ".join(found.err.split())
+    assert found.code == 0
+    assert "has the letters A, C, G, T only. Is it DNA or RNA?" in told
+    assert "has the column 0, the first of the alignment. If the file counts columns from 1, subtract 1." in told
+
+
 def test_a_file_that_is_no_alignment(run, family):
     found = run("contacts", family[1])
     assert found.code == 2

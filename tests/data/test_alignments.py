@@ -10,7 +10,7 @@ import pytest
 
 from fieldfit.data.alignments import ALPHABETS, Alignment, read_alignment, sequence_weights
 from fieldfit.threads import use_threads
-from fieldfit.types import DataError, FileFormatError
+from fieldfit.types import DataError, FieldfitWarning, FileFormatError
 
 A2M = ">one/1-5 something\nACD.ef\nGH\n>two\nAC-..cGY\n>three\n-XD...GH\n"
 A3M = ">one/1-5\nACDefGH\n>two\nAC-cGY\n>three\n-XDGH\n"
@@ -67,6 +67,18 @@ def test_residues_of_the_focus_sequence_have_their_numbers(tmp_path: Path) -> No
     path.write_text(">a/1-4\nAC-GH\n>a/7-9\nACDG-\n")
     with pytest.raises(DataError, match=r"2 different sequences with the name 'a': 'a/1-4', 'a/7-9'\."):
         read_alignment(path, focus="a")
+
+
+def test_nucleotides_read_as_proteins_get_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "f.fasta"
+    path.write_text(">a\nACGTN\n>b\nAC-TT\n")
+    with pytest.warns(
+        FieldfitWarning, match=r"read as proteins and has the letters A, C, G, N, T only.*'dna' or 'rna'"
+    ):
+        read_alignment(path)
+    assert read_alignment(path, alphabet="dna").dropped == ("a",)
+    path.write_text(">a\nACGTK\n>b\nAC-TT\n")  # K is no nucleotide
+    assert read_alignment(path).n == 2
 
 
 def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:

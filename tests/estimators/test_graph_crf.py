@@ -86,3 +86,8 @@ def test_another_graph_and_three_classes():
 def test_draws_must_be_a_count():
     with pytest.raises(FieldfitError, match="draws is 0"):
         ff.GraphCRF([(0, 1)], draws=0).fit([[0.1], [0.9]], ["a", "b"])
+
+
+def test_one_class_is_refused_with_its_plain_value():
+    with pytest.raises(DataError, match=r"y has one class, 0\.0; a classifier needs"):
+        ff.GraphCRF([(0, 1)]).fit([[0.1], [0.9]], np.zeros(2))

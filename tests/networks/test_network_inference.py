@@ -8,7 +8,7 @@ import pytest
 
 from fieldfit import networks
 from fieldfit.networks.debiased import debiased_couplings, debiased_with_errors
-from fieldfit.types import FieldfitWarning, ModelError
+from fieldfit.types import FieldfitWarning, ModelError, SeparationWarning
 
 
 def influence_of_each_sample(x, weights, j, coefficients):
@@ -62,6 +62,25 @@ def test_directions_that_the_samples_do_not_determine_are_nan(frame):
     found = debiased_couplings(x, np.ones(len(x)), regressions, thresholds)
     assert np.isnan(found[0, 3])  # x3 and x4 cannot be told apart
     assert np.isfinite(debiased_couplings(x[:, :4], np.ones(len(x)), regressions[:4, :4], thresholds[:4])).all()
+
+
+@pytest.mark.parametrize("copy", [lambda a: a, lambda a: 1 - a])
+def test_two_columns_that_determine_each_other_leave_the_other_pairs_as_they_are(frame, copy):
+    alone = networks.edge_intervals(frame, networks.nodewise_network(frame)).set_index(["from", "to"])
+    twice = frame.assign(f=copy(frame["a"]))
+    with pytest.warns(FieldfitWarning, match="so their pairs have no standard error"):
+        network = networks.nodewise_network(twice)
+    with pytest.warns(SeparationWarning, match="^Refit of the network's edges: .*infinity for a:f"):
+        table = networks.edge_intervals(twice, network).set_index(["from", "to"])
+    pairs = [pair for pair in alone.index if "a" not in pair]
+    assert len(pairs) == 6
+    columns = ["weight", "debiased", "se", "lower", "upper"]
+    np.testing.assert_allclose(table.loc[pairs, columns], alone.loc[pairs, columns], atol=1e-6)
+    chosen = [pair for pair in pairs if alone.loc[pair, "weight"] != 0]
+    assert np.isfinite(table.loc[chosen, ["refit_lower", "refit_upper"]].to_numpy()).all()
+    others = table.drop(index=pairs)
+    assert others["se"].isna().all()
+    assert (others["note"] != "").all()
 
 
 def test_edge_intervals(frame, chain):

@@ -14,7 +14,7 @@ from fieldfit.api import accuracies
 from fieldfit.data.alignments import ALPHABETS
 from fieldfit.models import potts_problem
 from fieldfit.models.potts import Potts
-from fieldfit.types import DataError, FieldfitError, ModelError
+from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError
 from fieldfit.variance import ImplicitAccuracy
 
 LETTERS = ALPHABETS["rna"]
@@ -223,6 +223,13 @@ def test_distances_in_other_forms(tmp_path: Path) -> None:
     distances = proteins.read_distances(path, 3)
     assert distances[2, 0] == 5.5
     assert np.isnan(distances[1, 2])
+
+
+def test_distances_that_may_count_from_1_get_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "d.csv"
+    path.write_text("1,2,5.5\n1,3,6.5\n")
+    with pytest.warns(FieldfitWarning, match="No line of .* has the column 0"):
+        proteins.read_distances(path, 4)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from fieldfit import _kernels
 from fieldfit.arguments import file_path, instance_of
 from fieldfit.data.textfile import read_text
 from fieldfit.threads import get_threads
-from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
+from fieldfit.types import DataError, FieldfitWarning, FileFormatError, FloatArray, IntArray
 from fieldfit.words import counted
 
 #: Alphabets by name: the first letter is the gap.
@@ -183,6 +184,8 @@ def read_alignment(
             f"{_outside(sequences[0], table)!r} in {first!r}. {_other_alphabet(sequences)}"
         )
     matrix = np.stack(rows)
+    if letters == ALPHABETS["protein"]:
+        _warn_of_nucleotides(matrix, letters, shown)
     columns = np.arange(matrix.shape[1])
     width = len(columns)
     place, positions = None, None
@@ -228,6 +231,18 @@ def _positions(name: str, text: bytes, table: NDArray[np.uint8]) -> IntArray:
     residues = np.cumsum((codes != 0) & (characters != ord(".")), dtype=np.int64)
     numbers: IntArray = residues[codes != _INSERTION] + (int(region[1]) - 1 if region else 0)
     return numbers
+
+
+def _warn_of_nucleotides(matrix: NDArray[np.uint8], letters: str, shown: str) -> None:
+    """Warn of an alignment of proteins that has the letters of nucleotides only."""
+    used = {letters[code] for code in np.unique(matrix).tolist()} - {"-"}
+    if set("ACG") <= used <= set("ACGTN"):
+        warnings.warn(
+            f"{shown} was read as proteins and has the letters {', '.join(sorted(used))} only. Is it DNA or RNA? Give the "
+            "alphabet 'dna' or 'rna'.",
+            FieldfitWarning,
+            stacklevel=3,
+        )
 
 
 def _how_to_align(sequences: list[bytes]) -> str:

@@ -128,7 +128,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
-            raise DataError(f"y has one class, {self.classes_[0]!r}; a classifier needs at least 2 classes.")
+            raise DataError(f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least 2 classes.")
         names = getattr(self, "feature_names_in_", None)
         model = TiedField.pairwise(
             self._edges(len(covariates), None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.debiased import debiased_with_errors
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import Responses, read_responses
-from fieldfit.types import DataError, FloatArray, ModelError
+from fieldfit.types import DataError, FloatArray, ModelError, SeparationWarning
+from fieldfit.variance.separation import infinite_optimum
 
 if TYPE_CHECKING:
     import pandas
@@ -119,7 +121,7 @@ def edge_intervals(
     p = 2.0 * stats.norm.sf(np.abs(debiased) / se)
     plain = np.full((3, len(weight)), np.nan)
     if network.pairs:
-        fitted = refit(answers, network) if fitted is None else fitted
+        fitted = _quiet_refit(answers, network) if fitted is None else fitted
         chosen = np.flatnonzero(weight != 0)
         theta = fitted.theta[: len(chosen)]
         errors = fitted.standard_errors()[: len(chosen)]
@@ -145,6 +147,21 @@ def edge_intervals(
     )
     order = np.argsort(-np.nan_to_num(np.abs(debiased) / se), kind="stable")
     return table.iloc[order].reset_index(drop=True)
+
+
+def _quiet_refit(answers: Responses, network: Network) -> Fit:
+    """The refit. If the data separate, the warning says that this concerns the refit only."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SeparationWarning)
+        fitted = refit(answers, network)
+    if fitted.separated:
+        warnings.warn(
+            f"Refit of the network's edges: {infinite_optimum(fitted.separated)} They have no interval of the refit. The "
+            "network and the debiased intervals do not depend on the refit.",
+            SeparationWarning,
+            stacklevel=3,
+        )
+    return fitted
 
 
 def _missing_answers(answers: Responses) -> dict[tuple[int, int], str]:

@@ -278,7 +278,7 @@ def _warn_of_equal(names: Sequence[str], complete: NDArray[np.int8]) -> None:
         more = f" (and {len(equal) - 1} more such columns)" if len(equal) > 1 else ""
         other, name = equal[0]
         warnings.warn(
-            f"The columns {other!r} and {name!r} determine each other in every row{more}, so most pairs have no standard "
+            f"The columns {other!r} and {name!r} determine each other in every row{more}, so their pairs have no standard "
             f"error. Leave one of them out ({_leave_out(name)}).",
             FieldfitWarning,
             stacklevel=4,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 
 import numpy as np
 
 from fieldfit.arguments import file_path
-from fieldfit.types import DataError, FileFormatError, FloatArray, IntArray
+from fieldfit.types import DataError, FieldfitWarning, FileFormatError, FloatArray, IntArray
 
 #: No atoms of two residues are closer than this, in Å: the shortest bond between residues has 1.3.
 _NEAREST = 1.0
@@ -51,6 +52,7 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
 
     shown = file_path(path)
     matrix = np.full((length, length), np.nan)
+    smallest = length
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         cells = [cell.strip() for cell in re.split("[,;\t]", line)]
         if not line.strip() or (number == 1 and _are_names(cells)):
@@ -66,6 +68,7 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
         if problem := _problem(j, k, distance, matrix):
             raise DataError(f"Line {number} of {shown} {problem}.")
         matrix[j, k] = matrix[k, j] = distance
+        smallest = min(smallest, j, k)
     known = matrix[np.triu_indices(length, 1)]
     if np.isnan(known).all():
         raise FileFormatError(f"{shown} has no distance of two columns.")
@@ -73,6 +76,13 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
         raise DataError(
             f"The smallest distance in {shown} is {np.nanmin(known):g}. Residues are at least {_NEAREST:g} Å apart: give "
             "distances in Å (1 nm is 10 Å)."
+        )
+    if smallest == 1:
+        warnings.warn(
+            f"No line of {shown} has the column 0, the first of the alignment. If the file counts columns from 1, "
+            "subtract 1.",
+            FieldfitWarning,
+            stacklevel=2,
         )
     return matrix
 

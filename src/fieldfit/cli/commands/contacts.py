@@ -69,6 +69,8 @@ def contacts(
     json: Json = False,
 ) -> None:
     """Predict contacts from a family of sequences. With --distances they are compared with a structure."""
+    import numpy as np
+
     from fieldfit import proteins
     from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json, print_table
     from fieldfit.cli.progress import shown_progress
@@ -77,10 +79,12 @@ def contacts(
 
     limit_threads(threads)
     kept = checkpoint_from_options(checkpoint, checkpoint_every, resume)
-    family = proteins.read_alignment(path, alphabet=alphabet, focus=focus)
     known = None
-    if distances is not None:
-        known = proteins.read_distances(distances, family.width or family.length)[family.columns][:, family.columns]
+    with collected_warnings():
+        family = proteins.read_alignment(path, alphabet=alphabet, focus=focus)
+        if distances is not None:
+            of_file = proteins.read_distances(distances, family.width or family.length)
+            known = of_file[np.ix_(family.columns, family.columns)]
     folder = None if out is None else make_folder(out)
     with told_interrupts(kept), collected_warnings(), shown_progress(None, json, max_iter) as progress:
         fitted = proteins.fit_family(
