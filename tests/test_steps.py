@@ -5,8 +5,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
@@ -248,3 +250,27 @@ def test_a_forecast_is_shown_in_a_notebook(clock, monkeypatch):
     assert kept.texts[1][0] == "plan: 4 s, about 0 s left"
     assert kept.texts[-1] == ("", 0.0)
     steps.expect(1.0)  # outside of a forecast it does nothing
+
+
+def test_forecasts_of_two_threads_end_in_any_order(monkeypatch):
+    together = threading.Barrier(2, timeout=20)
+
+    @contextmanager
+    def both(title):
+        together.wait()  # both threads have found no other forecast
+        yield
+
+    def work(number):
+        with steps.forecast("plan"):
+            together.wait()
+            steps.expect(1.0)
+            if number == 1:
+                ended.wait(20)
+            steps.expect(1.0)
+        ended.set()
+
+    ended = threading.Event()
+    monkeypatch.setattr(steps, "waiting", both)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, range(2)))
+    assert steps._forecast is None

@@ -186,20 +186,21 @@ def forecast(title: str) -> Iterator[None]:
         yield
         return
     with waiting(title):
-        _forecast = Forecast(title)
+        course = _forecast = Forecast(title)  # another thread may replace the forecast in use
         token = _inside.set(True)
         try:
             yield
         finally:
             _inside.reset(token)
-            _forecast.close()
+            course.close()
             _forecast = None
 
 
 def expect(seconds: float) -> None:
     """Tell the forecast in use that the work takes this number of CPU seconds from here."""
-    if _forecast is not None:
-        _forecast.expect(seconds)
+    current = _forecast
+    if current is not None:
+        current.expect(seconds)
 
 
 @contextmanager
@@ -255,8 +256,9 @@ def steps(title: str, total: int, progress: Progress | None = None) -> Iterator[
         if progress is not None:
             progress(done, total)
         now = time.perf_counter()
-        if silent and _forecast is not None:
-            _forecast.refresh()
+        current = _forecast
+        if silent and current is not None:
+            current.refresh()
         first_ended = now if done == 1 else first_ended
         if silent or now < shown_at + _PAUSE:
             return
