@@ -240,6 +240,23 @@ def test_an_index_of_anything_is_opened_or_refused(data):
             pass
 
 
+@pytest.mark.parametrize("change", ["zero byte", "surrogate", "a file twice", "another total"])
+def test_an_index_edited_by_hand_is_refused(text, tmp_path, change):
+    make_shards(TextTable(text), tmp_path / "s", rows=100)
+    path = tmp_path / "s" / INDEX
+    index = json.loads(path.read_text())
+    if change == "a file twice":
+        index["files"].append(index["files"][0])
+        index["total_weight"] += index["files"][0]["rows"]
+    elif change == "another total":
+        index["total_weight"] += 1.0
+    else:
+        index["files"][0]["name"] = {"zero byte": "0\0.shard", "surrogate": "\ud800.shard"}[change]
+    path.write_text(json.dumps(index))
+    with pytest.raises(FileFormatError, match="is not an index of shards"):
+        open_folder(tmp_path / "s")
+
+
 def test_bad_tables_name_their_block(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n0,1\n1,0\n0,5\n")
     with pytest.raises(DataError, match=r"begins with row 2 .*'5'"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ _FORMAT, _VERSION = "fieldfit-shards", 1
 _MAGIC = b"FFSHARD1"
 _HEADER = struct.Struct("<8sQIHH32s8x")
 _MOST_INDEX_BYTES = 256 << 20
+_FILE_NAME = re.compile(r"[0-9]+\.shard", re.ASCII)
 _DTYPES: dict[int, np.dtype[np.signedinteger]] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4")}
 
 #: Files whose checksum was found right in this process: path, size and time of the last change.
@@ -149,10 +151,11 @@ def open_folder(path: str | os.PathLike[str]) -> ShardFolder:
             raise ValueError("names or weights")
         if len(states) != len(names) or len(set(names)) < len(names) or not names or not files:
             raise ValueError("columns or files")
-        if any(os.path.basename(file.name) != file.name or not file.name.endswith(".shard") for file in files):
+        distinct = {file.name for file in files}
+        if len(distinct) < len(files) or not all(_FILE_NAME.fullmatch(name) for name in distinct):
             raise ValueError("names of files")
         total = float(index["total_weight"])
-        if not 0 < total < np.inf:
+        if not 0 < total < np.inf or (kind is None and total != sum(file.rows for file in files)):
             raise ValueError("weights")
         return ShardFolder(folder, names, states, files, kind, total)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, DataError) as error:
