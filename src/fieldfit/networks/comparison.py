@@ -35,7 +35,8 @@ class Comparison:
     groups : tuple of two str
         The groups.
     networks : tuple of two Network
-        Their networks, estimated as those of permuted groups: weights agree with those of `nodewise_network` to about 1e-4.
+        Their networks, estimated as those of permuted groups: weights agree with those of `nodewise_network` to about 1e-4,
+        less closely where the other columns nearly determine a column.
     differences : ndarray of shape (permutations, m, m)
         Differences (first − second) of the couplings of permuted groups.
     strengths : ndarray of shape (permutations,)
