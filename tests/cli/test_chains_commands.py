@@ -228,7 +228,9 @@ def test_refusals(refused, run, model, train, tmp_path, votes, saved):
     narrow = tmp_path / "narrow.txt"
     narrow.write_text("the\n", encoding="utf-8")
     assert "column 1" in refused("predict", model, narrow)
-    assert "neither a preset" in refused("fit", "crf", train, "--features", "nonsense")
+    assert "Did you mean" not in (told := refused("fit", "crf", train, "--features", "nonsense"))
+    assert "neither a preset" in told
+    assert "Did you mean 'chunker'?" in refused("fit", "crf", train, "--features", "chunkr")
     assert "--sigma2" in refused("fit", "crf", train, "--sigma2", "much")
     assert "PL" in refused("fit", "crf", train, "--policy", "PLx")
     for command in ("predict", "evaluate"):

@@ -67,6 +67,7 @@ def test_refusals(run, table, tmp_path):
     assert "'group' looks like the group of each row" in found.err
     found = run("network", table, "--by", "sex")
     assert "no column 'sex'" in found.err
+    assert "Did you mean 'group'?" in run("network", table, "--by", "grp").err
     clusters = tmp_path / "clusters.csv"
     clusters.write_text("sad,mood\n")
     found = run("network", table, "--by", "group", "--clusters", clusters)

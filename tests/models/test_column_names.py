@@ -41,6 +41,9 @@ def test_foreign_names_are_refused(tmp_path):
         FIT.influence(tmp_path / "new.csv")
     with pytest.raises(DataError, match="no column 'c' and lacks 1 more"):
         FIT.influence(FRAME[["a", "b"]])
+    (tmp_path / "new.fasta").write_text(">s1\nAC-D\n>s2\nACDD\n")
+    with pytest.raises(DataError, match=r"is an alignment .* not a table"):
+        FIT.influence(tmp_path / "new.fasta")
     with pytest.raises(DataError, match=sentence):  # a table that was read before
         FIT.influence(MODEL.read(FOREIGN))
 

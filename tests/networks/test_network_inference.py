@@ -1,5 +1,6 @@
 """Debiased couplings and their errors, the bootstrap, stability selection, centrality, predictability."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -231,3 +232,10 @@ def test_pairs_of_columns_that_others_determine_say_so(frame):
     assert len(without)
     assert (without["note"] != "").all()
     assert (table["note"] == "").sum() == np.isfinite(table["se"]).sum()
+
+
+def test_a_predictability_that_rounds_to_0_has_no_sign():
+    x = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], [40, 40, 10, 10], axis=0)
+    found = networks.analyse(x)
+    text = replace(found, nodes=found.nodes.assign(normalised=-0.001)).summary()
+    assert "mean 0.00, largest x0 (0.00)" in text

@@ -37,7 +37,9 @@ SavedTagger = Annotated[
 ]
 SeparatorOption = Annotated[
     str | None,
-    typer.Option("--separator", metavar="TEXT", help="Column separator. Default: spaces and tabs."),
+    typer.Option(
+        "--separator", metavar="TEXT", help="Separator of the columns of sentences. Default: spaces and tabs."
+    ),
 ]
 
 

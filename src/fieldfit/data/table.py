@@ -237,6 +237,11 @@ def _refuse_foreign_names(raw: RawTable, names: Sequence[str]) -> None:
     absent = [str(name) for name in names if str(name) not in known]
     made_up = list(names) == default_names(len(names)) and len(absent) == len(names)
     if raw.named and absent and not made_up:
+        if raw.path and raw.names[0].startswith(">"):
+            raise DataError(
+                f"{raw.path} is an alignment (line 1 begins with '>'), not a table. In Python, "
+                "fieldfit.proteins.fit_family(alignment).fit.to_html(path) writes the page of its fit."
+            )
         lacking = f"no column {absent[0]!r}" + (f" and lacks {len(absent) - 1} more" if len(absent) > 1 else "")
         raise DataError(
             f"{raw.path or 'The table'} has {lacking}: its columns are {_some(raw.names)}, and the model's "

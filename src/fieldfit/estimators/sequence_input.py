@@ -31,6 +31,7 @@ from fieldfit.data.features import load_stop_words, preset, preset_names
 from fieldfit.data.label_lists import Label, encode_labels, flatten_labels
 from fieldfit.data.sequences import Sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
+from fieldfit.named import closest_names
 from fieldfit.shards.backend import Backend
 from fieldfit.shards.pieces import Pieces
 from fieldfit.shards.sentence_files import SentenceFiles
@@ -170,9 +171,11 @@ def feature_spec(features: object, n_columns: int) -> FeatureSpec:
         return parse_templates(features)
     if isinstance(features, str | Path) and Path(features).is_file():
         return read_templates(features)
+    near = closest_names(str(features), [*preset_names(), "columns"])
+    meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise DataError(
         f"The features {str(features)!r} are neither a preset ({', '.join(preset_names())}), 'columns', nor a file of "
-        f"templates."
+        f"templates.{meant}"
     )
 
 

@@ -97,8 +97,8 @@ class Analysis:
         lines += _without_errors(self.edges)
         best = self.nodes["normalised"].nlargest(1)
         lines.append(
-            f"Predictability (normalised accuracy): mean {self.nodes['normalised'].mean():.2f}, largest "
-            f"{best.index[0]} ({best.iloc[0]:.2f})."
+            f"Predictability (normalised accuracy): mean {self.nodes['normalised'].mean():z.2f}, largest "
+            f"{best.index[0]} ({best.iloc[0]:z.2f})."
         )
         if "bootstrap_se" in self.edges:
             ratio = (self.edges["bootstrap_se"] / self.edges["se"]).replace([np.inf], np.nan).dropna()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fieldfit.data.group_labels import group_like
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
+from fieldfit.named import closest_names
 from fieldfit.types import BoolArray, DataError, FieldfitWarning, IntArray
 from fieldfit.words import counted
 
@@ -192,7 +193,9 @@ def read_responses(
     table = read_table(data, columns=wanted, leave_out=leave_out, header=header)
     places = {name: place for place, name in enumerate(table.names)}
     if by is not None and by not in places:
-        raise DataError(f"The table has no column {by!r}; its columns are {_listed(table.names)}.")
+        near = closest_names(str(by), table.names)
+        meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise DataError(f"The table has no column {by!r}; its columns are {_listed(table.names)}.{meant}")
     used = [name for name in table.names if name != by]
     if len(used) < 2:
         raise DataError(f"A network needs at least two columns; the table has {len(used)} to use.")

@@ -144,4 +144,5 @@ def contacts(
     lines = tuple(tuple(line) for line in table.head(rows).itertuples(index=False))
     print_table(PlainTable(f"Pairs with the highest scores in {path.name}", columns, lines, told, formats))
     if folder is not None:
-        note(f"Wrote contacts.csv, mutations.csv, parameters.plmc, model.ff and contact_map to {folder}.")
+        files = "contacts.csv, mutations.csv, parameters.plmc, model.ff, contact_map.png and contact_map.svg"
+        note(f"Wrote {files} to {folder}.")

@@ -305,7 +305,7 @@ def _meant(name: str) -> str:
     near = (
         [name.upper()]
         if is_family_name(name.upper())
-        else closest_names(name, ["Blocks", "Components", *law_names()])
+        else closest_names(name, ["FL", "PL1", "Blocks", "Components", *law_names()])
     )
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
