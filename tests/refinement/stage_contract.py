@@ -137,7 +137,7 @@ def check_theory(text: str) -> None:
     theory = works_or_refuses(lambda: ff.asymptotics(MODEL, THETA, text))
     if isinstance(theory, Asymptotics):
         assert theory.efficiency() > 1 - 1e-6
-    assert works_or_refuses(lambda: ff.asymptotics(MODEL, THETA, text, formula="paper")) is None
+    assert works_or_refuses(lambda: ff.asymptotics(MODEL, THETA, text, formula="published")) is None
 
 
 def check_plan(text: str) -> None:

@@ -9,7 +9,7 @@ biases in one group share a parameter.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpack
 
 import numpy as np
@@ -315,7 +315,7 @@ class BoltzmannMachine(FieldModel):
             return not self.observed and (sums_states(self, codes, [part]) if missing else pairwise_supports(part))
 
         fast = is_fast, lambda some: kernel(codes, self._pairwise_parameters, some.parts)
-        return compile_by([fast], partial(FieldProblem, self.field_arrays, codes), selection)
+        return compile_by([fast], lambda some: FieldProblem(self.field_arrays, codes, some), selection)
 
     def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: m, biases, states, names and groups, and the edges as an array."""

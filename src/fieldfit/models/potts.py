@@ -10,7 +10,7 @@ x_k].
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
@@ -327,7 +327,7 @@ class Potts(FieldModel):
             lambda some: PottsProblem(codes, tables, some.parts, single=single),
         )
         blocks = takes_blocks, lambda some: PottsBlocksProblem(codes, tables, some.parts)
-        return compile_by([sites, blocks], partial(FieldProblem, self.field_arrays, codes), selection)
+        return compile_by([sites, blocks], lambda some: FieldProblem(self.field_arrays, codes, some), selection)
 
     def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: the constructor's arguments, and the edges as an array."""

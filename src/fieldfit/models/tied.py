@@ -436,7 +436,7 @@ class TiedField(FieldModel):
             return not dataset.has_missing and state_supports(part, self.n_labels)
 
         kernels = [(is_fast, partial(StateProblem, self, codes))]
-        return compile_by(kernels, partial(FieldProblem, self.field_arrays, codes), selection)
+        return compile_by(kernels, lambda some: FieldProblem(self.field_arrays, codes, some), selection)
 
     # --- files --------------------------------------------------------------------------------------------------
 
