@@ -16,6 +16,7 @@ from __future__ import annotations
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText, join_texts, parse_columns, read_columns
+from fieldfit.data.crfsuite_text import parse_crfsuite, read_crfsuite
 from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
 from fieldfit.models.chain_problem import windows_of_selection as _windows
@@ -34,8 +35,10 @@ __all__ = [
     "Sequences",
     "join_texts",
     "parse_columns",
+    "parse_crfsuite",
     "parse_templates",
     "read_columns",
+    "read_crfsuite",
     "read_templates",
     "selected_windows",
 ]

@@ -26,12 +26,52 @@ _NAME = re.compile(r"(?:[^\\:]|\\.|\\$)*", re.DOTALL)
 
 
 def read_crfsuite(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> AttributeText:
-    """Read a file in CRFsuite's format, gzip or not."""
+    r"""Read a file in CRFsuite's format, gzip or not.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    encoding : str, default: "utf-8"
+        Its encoding.
+
+    Returns
+    -------
+    AttributeText
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fieldfit import CRFTagger
+    >>> from fieldfit.chains import read_crfsuite
+    >>> _ = Path("train.crfsuite").write_text("B-NP\tword=the\nI-NP\tword=dog\n\nO\tword=runs\n")
+    >>> CRFTagger().fit(read_crfsuite("train.crfsuite")).predict([["word=the", "word=dog"]])
+    [['B-NP', 'I-NP']]
+    """
     return _parse(read_text(path, encoding), str(path))
 
 
 def parse_crfsuite(text: str, *, source: str = "text") -> AttributeText:
-    """Read text in CRFsuite's format that is already in memory."""
+    r"""Read text in CRFsuite's format that is already in memory.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    source : str, default: "text"
+        What errors call it.
+
+    Returns
+    -------
+    AttributeText
+
+    Examples
+    --------
+    >>> from fieldfit.chains import parse_crfsuite
+    >>> text = parse_crfsuite("B-NP\tword=the\nI-NP\tword=dog\n\nO\tword=runs\n")
+    >>> text.labels, text.names
+    (('B-NP', 'I-NP', 'O'), ('word=the', 'word=dog', 'word=runs'))
+    """
     return _parse(text, source)
 
 
