@@ -6,6 +6,7 @@ import pytest
 import fieldfit as ff
 from fieldfit.data.samples import as_table
 from fieldfit.types import FieldfitError, ModelError, SeparationWarning
+from fieldfit.variance.separation import refused_second_stage
 
 MODEL = ff.BoltzmannMachine(4, biases=True, states=(0, 1))
 
@@ -50,3 +51,9 @@ def test_a_penalty_keeps_the_optimum_finite():
     plan = ff.plan(MODEL, samples(800, 0), sigma2=10.0)
     assert plan.caution == ""
     assert any(">>" in policy for policy in plan.table["policy"])
+
+
+def test_a_refusal_counts_the_parameters_that_it_does_not_list():
+    names = [f"x{k}" for k in range(12)]
+    assert "for x0, x1; a second" in refused_second_stage(names[:2])
+    assert "x8, x9 and 2 more; a second" in refused_second_stage(names)

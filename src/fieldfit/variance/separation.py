@@ -90,16 +90,19 @@ def separation_message(names: Sequence[str]) -> str:
 
 def infinite_optimum(names: Sequence[str]) -> str:
     """A sentence about data that separate."""
-    shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    return f"The data separate: without a penalty the optimum lies at infinity for {shown}."
+    return f"The data separate: without a penalty the optimum lies at infinity for {_first_ten(names)}."
 
 
 def refused_second_stage(names: Sequence[str]) -> str:
     """Why no second stage follows a first one whose optimum lies at infinity for the parameters ``names``."""
     return (
-        f"The first stage has its optimum at infinity for {', '.join(names[:5])}; a second stage needs a finite "
+        f"The first stage has its optimum at infinity for {_first_ten(names)}; a second stage needs a finite "
         f"estimate. {_REMEDY}"
     )
+
+
+def _first_ten(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _curvature(
