@@ -157,7 +157,7 @@ def shard_file(content):
     index = {
         "format": "fieldfit-shards", "version": 1, "names": [f"v{j}" for j in range(min(columns, 50))],
         "states": [[0, 1]] * min(columns, 50), "weight_kind": "importance" if any(head[22:24]) else None,
-        "total_weight": 3.0, "files": [{"name": "00000.shard", "rows": rows, "digest": digest.hexdigest()}],
+        "total_weight": float(rows), "files": [{"name": "00000.shard", "rows": rows, "digest": digest.hexdigest()}],
     }  # fmt: skip
     with in_folder(bytes(head) + body, "00000.shard") as path:
         (path.parent / INDEX).write_text(json.dumps(index))
