@@ -2,8 +2,9 @@
 
 Fits, refinements, plans, saves and loads, Ctrl-C, checkpoints, forks, threads, taggers, sums over shards and damaged
 files follow each other at random. Each action compares its result with what it must be, mostly bit by bit. The memory of
-the process is measured after each action: resident pages, bytes that C code has allocated and not freed, bytes that are
-free in the C library, and blocks that Python's allocator has given out and not got back. Exits with 1 if an action failed.
+the process is measured after each action: resident pages, those in the heaps of the C library, the arenas of Python's
+allocator, bytes that C code has allocated and not freed, bytes that are free in the C library, and blocks that Python's
+allocator has given out and not got back. Exits with 1 if an action failed.
 
 The GNU C library keeps freed memory. Its limits grow with the largest block that was ever freed, up to 64 MB for each
 arena, and each thread may have an arena. This command fixes the limits (``THRESHOLD``), so that resident memory shows
@@ -15,9 +16,11 @@ import array
 import contextlib
 import ctypes
 import gc
+import itertools
 import json
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -203,7 +206,11 @@ class _Allocations(ctypes.Structure):
 
 
 #: What is measured after each action.
-MEASURES = ("resident_mb", "resident_without_files_mb", "allocated_mb", "free_mb", "python_blocks")
+MEASURES = (
+    "resident_mb", "resident_without_files_mb", "heaps_mb", "arenas_mb", "allocated_mb", "free_mb", "python_blocks",
+)  # fmt: skip
+#: Largest size and alignment of a heap that the C library makes for a thread.
+HEAP = 64 * 2**20
 #: Bytes of free memory that an arena may keep, and of the smallest block with pages of its own: the first limits.
 THRESHOLD = 128 * 1024
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -218,8 +225,41 @@ def fix_limits():
         assert library.mallopt(limit, THRESHOLD) == 1
 
 
+def resident_heaps():
+    """Resident megabytes of the C library's heaps: the first one, and the start of aligned areas, one for each thread."""
+    areas: list[Any] = []  # start, end, access, name, resident kilobytes
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            start, end = (int(part, 16) for part in first.split("-"))
+            areas.append([start, end, rest[0], rest[4] if len(rest) > 4 else "", 0])
+        elif first == "Rss:":
+            areas[-1][4] = int(rest[0])
+    total = 0
+    for (start, end, access, name, resident), (following, last, reserved, *_) in itertools.pairwise(areas):
+        whole = end - start == HEAP or (following == end and reserved == "---p" and last - start == HEAP)
+        if name == "[heap]" or (not name and access == "rw-p" and start % HEAP == 0 and whole):
+            total += resident
+    return total / 1024
+
+
+def python_arenas():
+    """Megabytes of the arenas of Python's allocator, which prints their number (and their size) to the standard error."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            sys._debugmallocstats()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        file.seek(0)
+        number, size = re.search(r"(\d+) arenas \* (\d+) bytes/arena", file.read().decode()).groups()
+    return int(number) * int(size) / 2**20
+
+
 def memory():
-    """MEASURES: resident megabytes, those not of files, allocated and free ones of C code, blocks of Python in use."""
+    """MEASURES, most in megabytes."""
     gc.collect()
     sys._clear_type_cache()  # up to 4,096 names of attributes that C code has asked for
     library = ctypes.CDLL("libc.so.6")
@@ -229,12 +269,12 @@ def memory():
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     resident, files = (int(status[name].split()[0]) / 1024 for name in ("VmRSS", "RssFile"))
     allocated, free = (info.uordblks + info.hblkhd) / 2**20, info.fordblks / 2**20  # of all arenas
-    return resident, resident - files, allocated, free, sys.getallocatedblocks()
+    return resident, resident - files, resident_heaps(), python_arenas(), allocated, free, sys.getallocatedblocks()
 
 
 def steps(names, used):
     """The actions that made resident memory more than STEP larger, after the first of each, with what changed."""
-    resident, _, allocated, free, _ = used
+    resident, _, _, _, allocated, free, _ = used
     rises = np.diff(resident)
     return [
         {

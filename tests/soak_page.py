@@ -28,14 +28,15 @@ def page_text(report: dict[str, Any], commit: str) -> str:
             for measure in ("resident_mb", "allocated_mb", "free_mb", "python_blocks")
         )
         lines.append(f"| {name} | {resident:.1f} MB | {allocated:.1f} MB | {free:.1f} MB | {blocks:,.0f} |")
-    names = ("resident_mb", "resident_without_files_mb", "allocated_mb", "python_blocks")
+    names = ("resident_mb", "resident_without_files_mb", "heaps_mb", "arenas_mb", "allocated_mb", "python_blocks")
     measures = [report[name] for name in names]
     if all("slope_per_hour" in measure for measure in measures):
-        resident, own, allocated, blocks = (measure["slope_per_hour"] for measure in measures)
+        resident, own, heaps, arenas, allocated, blocks = (measure["slope_per_hour"] for measure in measures)
         lines += [
             "",
             f"Growth per hour in the second half: resident {resident[0]:+.1f} ± {resident[1]:.1f} MB, "
-            f"without pages of files {own[0]:+.1f} ± {own[1]:.1f} MB, "
+            f"without pages of files {own[0]:+.1f} ± {own[1]:.1f} MB, in heaps of the C library {heaps[0]:+.1f} ± "
+            f"{heaps[1]:.1f} MB, in arenas of Python {arenas[0]:+.1f} ± {arenas[1]:.1f} MB, "
             f"allocated {allocated[0]:+.2f} ± {allocated[1]:.2f} MB, {blocks[0]:+,.0f} ± {blocks[1]:,.0f} blocks.",
         ]
     rises = report["steps"]

@@ -7,8 +7,8 @@ from tests.soak_page import END, START, write_page
 MEASURE = {"tenths": list(range(100, 110)), "most": 120.0, "slope_per_hour": [0.5, 0.25]}
 REPORT = {
     "minutes": 61.2, "processor_minutes": 7.5, "actions": 1234, "failures": [], "steps": [],
-    "resident_mb": MEASURE, "resident_without_files_mb": MEASURE, "allocated_mb": MEASURE, "free_mb": MEASURE,
-    "python_blocks": MEASURE,
+    "resident_mb": MEASURE, "resident_without_files_mb": MEASURE, "heaps_mb": MEASURE, "arenas_mb": MEASURE,
+    "allocated_mb": MEASURE, "free_mb": MEASURE, "python_blocks": MEASURE,
 }  # fmt: skip
 
 
