@@ -266,8 +266,7 @@ def test_bad_columns_and_names(tmp_path):
     refused("Two columns of .*t2.csv are called 'a'", write(tmp_path / "t2.csv", "a,a\n0,1\n1,0\n"))
     refused("Two columns of the table are called 'a'", pd.DataFrame(np.eye(2), columns=["a", "a"]))
     refused("Wrong number of columns: the table has 3 and the model has 2", np.eye(3), states=[(0, 1)] * 2)
-    refused("the model has 4 variables", np.eye(3), states=(0, 1), n_variables=4)
-    refused("States are given for 2 variables", np.eye(3), states=[(0, 1)] * 2, n_variables=3)
+    refused("the model has 4 variables", np.eye(3), states=[(0, 1)] * 4)
 
 
 # --------------------------------------------------------------------------------------------------------- bad values

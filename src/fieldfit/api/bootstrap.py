@@ -27,6 +27,7 @@ from fieldfit.api.functionals import Estimate, value_and_gradient
 from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import seed, whole_number
 from fieldfit.data.dataset import Dataset
+from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.steps import steps
 from fieldfit.types import (
@@ -51,6 +52,7 @@ Resampling = Literal["rows", "groups", "parametric"]
 _MOST_FAILED = 0.5
 
 
+@filled(SHARED)
 @dataclass(frozen=True, eq=False, repr=False)
 class Bootstrap:
     """The estimates of resampled data, with percentile intervals. `Fit.bootstrap` returns it.
@@ -68,10 +70,7 @@ class Bootstrap:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fieldfit as ff
-    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    %(fit_of_pairs)s
     >>> fit.bootstrap(20)
     <Bootstrap: rows, 20 resamples of boltzmann by PL1>
     """
@@ -105,10 +104,7 @@ class Bootstrap:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        %(fit_of_pairs)s
         >>> fit.bootstrap(20).standard_errors().shape
         (3,)
         """
@@ -132,10 +128,7 @@ class Bootstrap:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        %(fit_of_pairs)s
         >>> fit.bootstrap(20).conf_int(0.9, "x0:x1").shape
         (1, 2)
         """
@@ -159,10 +152,7 @@ class Bootstrap:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        %(fit_of_pairs)s
         >>> list(fit.bootstrap(20).table())
         ['estimate', 'bias', 'std_error', 'lower', 'upper']
         """
@@ -197,10 +187,7 @@ class Bootstrap:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        %(fit_of_pairs)s
         >>> fit.bootstrap(20).functional({"x0": 1, "x1": -1}).level
         0.95
         """

@@ -25,6 +25,7 @@ from fieldfit.api.estimate_table import parameter_estimates
 from fieldfit.api.functionals import combination, unit_rows
 from fieldfit.api.refinement import refuse_refined
 from fieldfit.arguments import has_entries, instance_of, one_of
+from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.types import DataError, FewSamplesWarning, FieldfitError, FloatArray, IntArray, ModelError
 from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _NULL_ACCURACY = 1e-5
 
 
+@filled(SHARED)
 @dataclass(frozen=True)
 class HypothesisTest:
     """A test statistic and its p-value. The null distribution is Σ_k ``weights``_k χ²_1; for χ², all weights are 1.
@@ -61,10 +63,7 @@ class HypothesisTest:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fieldfit as ff
-    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    %(fit_of_pairs)s
     >>> test = fit.wald_test(["x0", "x1"])
     >>> test.degrees_of_freedom, test.p < 0.05
     (2, True)
@@ -264,6 +263,7 @@ def score_test(fit: StandardErrors, parameters: object = None) -> HypothesisTest
     return _chi_square("Score", float(u @ inner.inverse @ u), len(a) - inner.nullity)
 
 
+@filled(SHARED)
 def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
     """Composite likelihood-ratio test of two nested fits.
 
@@ -286,10 +286,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
 
     Examples
     --------
-    >>> import fieldfit as ff
-    >>> model = ff.BoltzmannMachine(3)
-    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-    >>> fit = ff.fit(model, x, "PL1")
+    %(fit)s
     >>> null = ff.fit(model, x, "PL1", fixed={"x1:x2": 0.5})
     >>> print(ff.likelihood_ratio(fit, null))
     Composite likelihood-ratio test: 0.2576, p = 0.6779 (1.49 times χ²₁)
@@ -410,6 +407,7 @@ def clbic(fit: StandardErrors, kind: Kind = "robust") -> float:
     return -2 * fit.composite_log_likelihood + float(np.log(fit.total)) * fit.effective_parameters(kind)
 
 
+@filled(SHARED)
 def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -> pd.DataFrame:
     """Compare models under one policy by CLAIC and CLBIC.
 
@@ -428,10 +426,7 @@ def compare(fits: Mapping[str, Fit] | Sequence[Fit], *, kind: Kind = "robust") -
 
     Examples
     --------
-    >>> import fieldfit as ff
-    >>> model = ff.BoltzmannMachine(3)
-    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-    >>> fit = ff.fit(model, x, "PL1")
+    %(fit)s
     >>> null = ff.fit(model, x, "PL1", fixed={"x1:x2": 0.0})
     >>> ff.compare({"full": fit, "null": null})["parameters"].to_dict()
     {'full': 3, 'null': 2}

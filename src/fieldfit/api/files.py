@@ -17,6 +17,7 @@ from fieldfit.api.saved_fields import checked_history, checked_matrix, checked_r
 from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import Encoder, names_of, read_encoder
+from fieldfit.docstrings import SHARED, filled
 from fieldfit.models.base import Cost, Model
 from fieldfit.objective import Penalties
 from fieldfit.policies import Policy
@@ -124,6 +125,7 @@ def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | None
     return moments, None
 
 
+@filled(SHARED)
 def load(
     path: str | os.PathLike[str],
     data: object = None,
@@ -155,10 +157,7 @@ def load(
 
     Examples
     --------
-    >>> import fieldfit as ff
-    >>> model = ff.BoltzmannMachine(3)
-    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-    >>> fit = ff.fit(model, x, "PL1")
+    %(fit)s
     >>> fit.save("model.ff")
     >>> ff.load("model.ff", x).influence().shape
     (500, 3)

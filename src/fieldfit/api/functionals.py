@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.api.estimate_table import two_sided
+from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.types import FloatArray, IntArray, ModelError
 
@@ -18,6 +19,7 @@ from fieldfit.types import FloatArray, IntArray, ModelError
 MOST_DIFFERENCES = 3_000
 
 
+@filled(SHARED)
 @dataclass(frozen=True)
 class Estimate:
     """One number estimated by a fit. `Fit.functional` returns it.
@@ -41,10 +43,7 @@ class Estimate:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fieldfit as ff
-    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    %(fit_of_pairs)s
     >>> estimate = fit.functional({"x0": 1, "x1": -1})
     >>> round(estimate.estimate, 3), round(estimate.standard_error, 3)
     (0.693, 0.387)
@@ -78,10 +77,7 @@ class Estimate:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        %(fit_of_pairs)s
         >>> round(fit.functional("x0:x1").z(), 2)
         3.93
         """
@@ -101,10 +97,7 @@ class Estimate:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        %(fit_of_pairs)s
         >>> fit.functional("x0").p(null=0.5) < 0.05
         True
         """

@@ -19,6 +19,7 @@ from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import whole_number
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
+from fieldfit.docstrings import SHARED, filled
 from fieldfit.steps import stepped
 from fieldfit.types import DataError, FieldfitError, FloatArray, ModelError
 from fieldfit.variance.expectations import replicate_seeds
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from fieldfit.api.standard_errors import StandardErrors
 
 
+@filled(SHARED)
 @dataclass(frozen=True, eq=False)
 class ResampledTest:
     """A statistic, its values under the hypothesis, and the p-value.
@@ -45,10 +47,7 @@ class ResampledTest:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fieldfit as ff
-    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    %(fit_of_pairs)s
     >>> test = fit.bootstrap_test("x0:x1", n_simulated=19)
     >>> test.p
     0.05

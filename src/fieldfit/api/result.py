@@ -14,10 +14,10 @@ from fieldfit.api.couplings import coupling_table, draw_network, graph_of, stren
 from fieldfit.api.resampled_tests import bootstrap_test, permutation_test
 from fieldfit.api.robustness import influence, influence_blocks, influential, plot_influence
 from fieldfit.api.sensitivity import gross_error_sensitivity
-from fieldfit.api.standard_errors import SHARED, StandardErrors
+from fieldfit.api.standard_errors import StandardErrors
 from fieldfit.api.summary import summary, summary_html
 from fieldfit.api.validation import goodness_of_fit
-from fieldfit.docstrings import filled
+from fieldfit.docstrings import SHARED, filled
 from fieldfit.inference.gibbs import BURN_IN, THIN
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import Plain, PolicyError, RunawayWarning
@@ -79,10 +79,7 @@ class Fit(StandardErrors):
 
     Examples
     --------
-    >>> import fieldfit as ff
-    >>> model = ff.BoltzmannMachine(3)
-    >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
-    >>> fit = ff.fit(model, x, "PL1")
+    %(fit)s
     >>> fit
     <Fit: boltzmann by PL1, 500 samples, 3 parameters, converged>
     >>> fit.converged, fit.n

@@ -11,6 +11,7 @@ import numpy as np
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.api.robustness import SCORE_NUMBERS, expected_scores, influence_on, matrices
 from fieldfit.data.samples import as_table
+from fieldfit.docstrings import SHARED, filled
 from fieldfit.report.shown import Shown, first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FloatArray, ModelError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fieldfit.api.standard_errors import StandardErrors
 
 
+@filled(SHARED)
 @dataclass(frozen=True, repr=False)
 class Sensitivity(Shown):
     """Gross-error sensitivity: the largest effect that one observation can have on a fit.
@@ -48,10 +50,7 @@ class Sensitivity(Shown):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import fieldfit as ff
-    >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-    >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+    %(fit_of_pairs)s
     >>> fit.gross_error_sensitivity().state
     (0, 1)
     """
@@ -76,10 +75,7 @@ class Sensitivity(Shown):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> x = np.repeat([[1, 1], [1, 0], [0, 0], [0, 1]], [40, 20, 30, 10], axis=0)
-        >>> fit = ff.fit(ff.BoltzmannMachine(2, biases=True), x)
+        %(fit_of_pairs)s
         >>> fit.gross_error_sensitivity().to_frame()["change"].round(3).to_dict()
         {'x1': 0.1, 'x0:x1': 0.1, 'x0': 0.05}
         """

@@ -24,7 +24,7 @@ from fieldfit.api.estimate_table import EstimateTable, half_width, parameter_est
 from fieldfit.api.functionals import Estimate, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
-from fieldfit.docstrings import filled
+from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FewSamplesWarning, FieldfitError, FloatArray, ModelError
@@ -35,29 +35,6 @@ from fieldfit.words import sentence
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-
-#: Text that the docstrings of a fit's methods share.
-SHARED = {
-    "kind": (
-        'kind : {"robust", "model", "spatial"}, default: "robust"\n'
-        "    Covariance from the data, valid also if the model is wrong; expected under the fitted model; or from the\n"
-        "    dependence between the sites of each sample. For a single sample, robust errors are spatial; for one\n"
-        "    sequence, or after a second stage, they are model-based."
-    ),
-    "parameters": (
-        "parameters : str, sequence of str or int, or None, default: None\n"
-        '    Parameters, by name, pattern (``"*:*"``: all pairs) or number. A pair may be named in either order. None: all.'
-    ),
-    "level": "level : float, default: 0.95\n    Confidence level.",
-    "ax": "ax : matplotlib.axes.Axes or None, default: None\n    Axes to draw into. None: a new figure.",
-    "fit": (
-        ">>> import fieldfit as ff\n"
-        ">>> model = ff.BoltzmannMachine(3)\n"
-        ">>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values\n"
-        '>>> fit = ff.fit(model, x, "PL1")'
-    ),
-}
 
 
 #: Largest share of a function's gradient in parameters without an error, for which the function still has an error.

@@ -31,6 +31,7 @@ from fieldfit.data.rawtable import ADVICE, RawTable, default_names, raw_array, r
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.named import closest_names
 from fieldfit.types import DataError, FieldfitWarning, FloatArray, Int32Array, IntArray
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,6 @@ def read_table(
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
     groups: ArrayLike | str | None = None,
-    n_variables: int | None = None,
     header: bool | None = None,
     allow_missing_columns: bool = False,
     part: bool = False,
@@ -61,17 +61,16 @@ def read_table(
 ) -> Table:
     """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV or TSV file.
 
-    states: what the model expects, one list for all variables, as (0, 1), or one list for each; None: the sorted
-    values of each column. columns: names or positions of those to read, in the model's order. leave_out: those that are
-    no variables. names: the variables'
-    names; where the source has columns with all of them those are read, in that order, otherwise they are new names for
-    the columns that are read. sample_weight: (n,) numbers, or the name of a column that holds them (it is then no
-    variable). groups: (n,) labels of the samples' groups, or the name of the column that holds them. n_variables: how
-    many columns the model needs. header: whether line 1 of a file has the names; None:
-    auto-detect. allow_missing_columns: accept variables without a single value, which needs `states`; a fit refuses
-    them, but a conditional probability sums them out. part: the rows are some of a larger table, in which a column may
-    have no value (and then no states, if none are given). rename: whether `names` may replace other names that the source
-    has; a model says no, because columns under foreign names could be in any order.
+    states: what the model expects, one list for all variables, as (0, 1), or one list for each; None: the sorted values
+    of each column. columns: names or positions of those to read, in the model's order. leave_out: those that are no
+    variables. names: the variables' names; if the source has columns with all of them, those are read, in that order,
+    otherwise they are new names for the columns that are read. sample_weight: (n,) numbers, or the name of the column
+    with them, which is then no variable. groups: (n,) labels of the samples' groups, or the name of the column with
+    them. header: whether line 1 of a file has the names; None: auto-detect. allow_missing_columns: accept variables
+    without a single value, which needs `states`; a fit refuses them, but a conditional probability sums them out. part:
+    the rows are some of a larger table, in which a column may have no value (and then no states, if none are given).
+    rename: whether `names` may replace other names that the source has; a model says no, because columns with other
+    names could be in any order.
     """
     if isinstance(source, Table) and sample_weight is None:
         sample_weight, weight_kind = source.sample_weight, source.weight_kind
@@ -88,14 +87,11 @@ def read_table(
         raise DataError(f"No rows: {raw.source} has no samples. Give at least one row.")
     if raw.m == 0:
         raise DataError(f"No columns: {raw.source} has no variables. Give at least one column.")
-    needed = n_variables if n_variables is not None or not isinstance(wanted, list) else len(wanted)
-    if needed is not None and raw.m != needed:
+    if isinstance(wanted, list) and raw.m != len(wanted):
         raise DataError(
-            f"Wrong number of columns: {raw.source} has {raw.m} and the model has {needed} variable"
-            f"{'s' * (needed != 1)}. Choose the columns with columns=[…]."
+            f"Wrong number of columns: {raw.source} has {raw.m} and the model has {counted(len(wanted), 'variables')}. "
+            "Choose the columns with columns=[…]."
         )
-    if isinstance(wanted, list) and len(wanted) != raw.m:
-        raise DataError(f"States are given for {len(wanted)} variables, and the model has {needed}.")
     known_states = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
     codes, column_states = _codes(raw, known_states)
     empty = np.flatnonzero(codes.max(axis=0) < 0)

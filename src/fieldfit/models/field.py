@@ -9,9 +9,9 @@ Every field model (`MarkovRandomField`, `BoltzmannMachine`, `Potts`) builds its 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -158,67 +158,23 @@ class FieldModel(FieldInference):
         weight_kind: str = "importance",
         groups: ArrayLike | str | None = None,
     ) -> Table:
-        """Read a table of samples and check its values against the variables and states of the model.
+        """Read a table of samples, and check its values against the variables and states of the model.
 
-        Parameters
-        ----------
-        data : array_like, DataFrame, str, Path or Table
-            Samples in rows and variables in columns. A string is the path of a CSV or TSV file. NaN is missing.
-        sample_weight : array_like, str or None, default: None
-            Weight of each row, or the name of the column with the weights.
-        weight_kind : {"importance", "counts"}, default: "importance"
-            Whether a weight multiplies the log-likelihood of the row or is a number of copies.
-        groups : array_like, str or None, default: None
-            Group of each row, or the name of the column with the groups. Samples of one group may depend on each other.
-
-        Returns
-        -------
-        Table
-            Codes of the states; −1 is missing.
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> table = ff.BoltzmannMachine(2, states=(-1, 1)).read([[-1, 1], [1, 1]])
-        >>> table.codes.tolist()
-        [[0, 1], [1, 1]]
+        Samples are rows of an array, a DataFrame or a `Table`, or a CSV or TSV file that a path names. NaN is missing, and
+        its code is −1. The parameters are those of `Model.read`.
         """
+        return self._read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
+
+    @property
+    def _read(self) -> Callable[..., Table]:
+        """`read_table` for the variables and states of the model."""
         from fieldfit.data.table import read_table
 
-        return read_table(
-            data,
-            states=self.states,
-            names=self.names if self.named else None,
-            sample_weight=sample_weight,
-            weight_kind=weight_kind,
-            groups=groups,
-            rename=False,
-        )
+        return partial(read_table, states=self.states, names=self.names if self.named else None, rename=False)
 
     def read_new(self, data: object) -> Table:
-        """Read samples that are not used in a fit. A variable may be missing in all of them.
-
-        Parameters
-        ----------
-        data : array_like, DataFrame, str, Path or Table
-            Samples, as in `read`.
-
-        Returns
-        -------
-        Table
-            Codes of the states; −1 is missing.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> import fieldfit as ff
-        >>> ff.BoltzmannMachine(2).read_new([[0, np.nan]]).codes.tolist()
-        [[0, -1]]
-        """
-        from fieldfit.data.table import read_table
-
-        names = self.names if self.named else None
-        return read_table(data, states=self.states, names=names, allow_missing_columns=True, rename=False)
+        """Read samples that are not used in a fit. A variable may be missing in all of them."""
+        return self._read(data, allow_missing_columns=True)
 
     def read_file(
         self,
@@ -233,34 +189,14 @@ class FieldModel(FieldInference):
 
         ``header`` says whether line 1 has names (None: auto-detect).
         """
-        from fieldfit.data.table import read_table
-
-        return read_table(
-            path,
-            states=self.states,
-            names=self.names if self.named else None,
-            sample_weight=sample_weight,
-            weight_kind=weight_kind,
-            groups=groups,
-            header=header,
-            rename=False,
-        )
+        return self._read(path, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups, header=header)
 
     def read_piece(self, data: object, *, sample_weight: str | None, weight_kind: str) -> Table:
         """Read the samples of one piece with the model's states, unless they are already encoded."""
-        from fieldfit.data.table import read_table
-
         if isinstance(data, Table) and data.states == tuple(map(tuple, self.states)) and not self.named:
             return data
-        return read_table(
-            data,
-            states=self.states,
-            names=self.names if self.named else None,
-            sample_weight=sample_weight,
-            weight_kind=data.weight_kind if isinstance(data, Table) else weight_kind,
-            part=True,
-            rename=False,
-        )
+        kind = data.weight_kind if isinstance(data, Table) else weight_kind
+        return self._read(data, sample_weight=sample_weight, weight_kind=kind, part=True)
 
     def outline(self, dataset: Dataset) -> TableOutline:
         """Names, states and ranges of the columns."""

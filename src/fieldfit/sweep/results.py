@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fieldfit.arguments import file_path
 from fieldfit.data.atomic import atomic_writer
+from fieldfit.docstrings import filled
 from fieldfit.sweep.store import Store
 from fieldfit.types import FieldfitError, Plain, SweepError
 
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
 TRACEBACK = "Traceback (most recent call last):"
 
 
+#: The sweep of the examples, which has been run.
+SQUARES = {
+    "squares": """\
+>>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
+>>> def square(coordinates, seed):
+...     return {"y": coordinates["x"] ** 2}
+>>> sweep = Sweep(square, {"x": [1, 2, 3]})
+>>> summary = run_sweep(sweep, "squares.db")""",
+}
+
+
+@filled(SQUARES)
 class SweepResults:
     """The cells of a store as a table. Each call reads the store again.
 
@@ -31,12 +44,8 @@ class SweepResults:
 
     Examples
     --------
-    >>> from fieldfit.sweep import Sweep, SweepResults, run_sweep
-    >>> def square(coordinates, seed):
-    ...     return {"y": coordinates["x"] ** 2}
-    >>> sweep = Sweep(square, {"x": [1, 2, 3]})
-    >>> summary = run_sweep(sweep, "squares.db")
-    >>> SweepResults("squares.db").frame()[["x", "y"]]
+    %(squares)s
+    >>> open_sweep("squares.db").frame()[["x", "y"]]
        x  y
     0  1  1
     1  2  4
@@ -65,11 +74,7 @@ class SweepResults:
 
         Examples
         --------
-        >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
-        >>> def square(coordinates, seed):
-        ...     return {"y": coordinates["x"] ** 2}
-        >>> sweep = Sweep(square, {"x": [1, 2, 3]})
-        >>> summary = run_sweep(sweep, "squares.db")
+        %(squares)s
         >>> open_sweep("squares.db").frame()[["x", "y", "cell_status"]]
            x  y cell_status
         0  1  1        done
@@ -104,11 +109,7 @@ class SweepResults:
 
         Examples
         --------
-        >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
-        >>> def square(coordinates, seed):
-        ...     return {"y": coordinates["x"] ** 2}
-        >>> sweep = Sweep(square, {"x": [1, 2, 3]})
-        >>> summary = run_sweep(sweep, "squares.db")
+        %(squares)s
         >>> open_sweep("squares.db").export("squares.csv")
         3
         """
@@ -140,11 +141,7 @@ class SweepResults:
 
         Examples
         --------
-        >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
-        >>> def square(coordinates, seed):
-        ...     return {"y": coordinates["x"] ** 2}
-        >>> sweep = Sweep(square, {"x": [1, 2, 3]})
-        >>> summary = run_sweep(sweep, "squares.db")
+        %(squares)s
         >>> print(open_sweep("squares.db").summary().splitlines()[0].partition(" over ")[2])
         x (3); seed 0
         """
@@ -173,6 +170,7 @@ def error_sentence(error: str) -> str:
     return re.sub(r"^fieldfit(?:\.\w+)+: ", "", "\n".join(lines[told:])) or "no message"
 
 
+@filled(SQUARES)
 def open_sweep(path: str | os.PathLike[str]) -> SweepResults:
     """Open the results in a store, also while the sweep is running.
 
@@ -187,11 +185,7 @@ def open_sweep(path: str | os.PathLike[str]) -> SweepResults:
 
     Examples
     --------
-    >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
-    >>> def square(coordinates, seed):
-    ...     return {"y": coordinates["x"] ** 2}
-    >>> sweep = Sweep(square, {"x": [1, 2, 3]})
-    >>> summary = run_sweep(sweep, "squares.db")
+    %(squares)s
     >>> open_sweep("squares.db").frame()["y"].tolist()
     [1, 4, 9]
     """

@@ -22,9 +22,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from fieldfit.docstrings import filled
 from fieldfit.sweep.grid import Sweep
 from fieldfit.sweep.process import ProcessName
 from fieldfit.sweep.progress import Silent, SweepDisplay, choose_display
+from fieldfit.sweep.results import SQUARES
 from fieldfit.sweep.store import Counts, Store
 from fieldfit.sweep.worker import work, work_in
 from fieldfit.threads import processors
@@ -39,6 +41,7 @@ _POLL = 0.3
 _ended: set[str] = set()
 
 
+@filled(SQUARES)
 @dataclass(frozen=True)
 class Summary:
     """Counts of cells at the end of a run. `run_sweep` returns it.
@@ -56,11 +59,7 @@ class Summary:
 
     Examples
     --------
-    >>> from fieldfit.sweep import Sweep, open_sweep, run_sweep
-    >>> def square(coordinates, seed):
-    ...     return {"y": coordinates["x"] ** 2}
-    >>> sweep = Sweep(square, {"x": [1, 2, 3]})
-    >>> summary = run_sweep(sweep, "squares.db")
+    %(squares)s
     >>> summary.done, summary.failed
     (3, 0)
     """
