@@ -172,6 +172,7 @@ class Objective:
                     gtol=gtol,
                     max_iter=max_iter,
                     callback=callback,
+                    keeper=keeper,
                 )
         if l1 is not None and l1_groups is not None and self._everything_free:
             coordinates = self.problem.centred_coordinates(self.precision, self.row_weight)

@@ -75,14 +75,50 @@ def test_files_of_sentences(tmp_path):
     assert rest.fit_.theta.tobytes() == whole.fit_.theta.tobytes()
 
 
+@pytest.mark.parametrize("stop", [0, 1, 2, 4])
+@pytest.mark.parametrize("policy", ["FL", "PL1@0.5 + 0.3*FL@0.5"])
+def test_stochastic_gradients(tmp_path, stop, policy):
+    def tagger(**options):
+        return ff.CRFTagger(policy, sigma2=1.0, method="sgd", random_state=3, **options)
+
+    X, y = sentences(200, 0)
+    whole, state = tagger().fit(X, y), tmp_path / "state"
+    assert whole.n_iter_ >= 4
+    part = tagger().fit(X, y, progress=stopping_at(stop), checkpoint=ff.Checkpoint(state, every=0))
+    assert part.fit_.interrupted
+    for _ in range(2):  # the second time nothing is left to do
+        told = list[str]()
+        rest = tagger().fit(X, y, checkpoint=ff.Checkpoint(state, resume=True, tell=told.append))
+        assert rest.fit_.theta.tobytes() == whole.fit_.theta.tobytes()
+        assert (rest.n_iter_, rest.fit_.objective) == (whole.n_iter_, whole.fit_.objective)
+        assert rest.fit_.message == whole.fit_.message
+        assert "the state after" in told[0]
+    fewer = tagger(max_iter=2).fit(X, y, checkpoint=ff.Checkpoint(state, resume=True))  # than the file has
+    assert fewer.n_iter_ == whole.n_iter_
+    header, arrays = read_container(state)
+    for damage in (
+        {"x": arrays["x"][1:]},
+        {"average": arrays["average"][None]},
+        {"rate": np.zeros(2)},
+        {"rate": np.array([np.nan])},
+        {"history": arrays["history"][:0]},
+        {"history": arrays["history"].ravel()},
+    ):
+        write_container(state, header, arrays | damage)
+        with pytest.raises(FieldfitError, match="not one of this optimiser"):
+            tagger().fit(X, y, checkpoint=ff.Checkpoint(state, resume=True))
+
+
 @pytest.mark.parametrize("stop", [0, 3, 4])
 @pytest.mark.parametrize("every", [1, 2])
-def test_early_stopping(tmp_path, stop, every):
+@pytest.mark.parametrize("method", ["auto", "sgd"])
+def test_early_stopping(tmp_path, stop, every, method):
     X, y = sentences(40, 0)
     X_dev, y_dev = sentences(30, 1)
 
     def tagger():
-        return ff.CRFTagger("FL", sigma2=None, tol=1e-9, max_iter=60, patience=3, check_every=every)
+        sigma2 = None if method == "auto" else 10.0
+        return ff.CRFTagger("FL", sigma2=sigma2, tol=1e-9, max_iter=60, patience=3, check_every=every, method=method)
 
     whole = tagger().fit(X, y, X_dev, y_dev)
     assert len(whole.development_scores_) > 3
@@ -193,9 +229,11 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_a_killed_command_goes_on(train, tmp_path):
+@pytest.mark.parametrize("method", ["auto", "sgd"])
+def test_a_killed_command_goes_on(train, tmp_path, method):
     state = tmp_path / "state"
     command = ["fit", "crf", str(train), "--tol", "1e-7", "--dev", str(train), "--check-every", "2"]
+    command += ["--method", method, "--sigma2", "10"]
     kept = [*command, "--checkpoint", str(state), "--checkpoint-every", "0", "--out", str(tmp_path / "fit.ff")]
     process = subprocess.Popen([sys.executable, "-c", SLOW, *kept])
     deadline = time.monotonic() + 120

@@ -69,8 +69,8 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
     objective, stopping = prepared.objective, settings.stopping
     l1, gtol = prepared.penalty.l1, settings.gtol
 
-    if settings.method == "sgd" and (settings.statistical or settings.checkpoint is not None):
-        raise FieldfitError("method='sgd' has no checkpoint and needs a number for tol.")
+    if settings.method == "sgd" and settings.statistical:
+        raise FieldfitError("method='sgd' needs a number for tol.")
     near_enough, interrupted = None, False
     if settings.statistical:
         if l1 is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.optim.keeping import Keeper, State
+from fieldfit.optim.keeping import Keeper, State, read_history, refused_state, saved_history
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -189,28 +189,21 @@ class Descent(ABC):
             "gradient": self.spread(at.gradient).copy(),
             "point": np.array([at.value, at.norm]),
             "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
-            "history": np.array([line.saved for line in self._history], dtype=np.float64),
+            "history": saved_history(self._history),
             **self.own_state(),
         }
 
     def _restore(self, state: State) -> None:
         size = self.current.x.size
-        try:
-            x, gradient, history = state["x"], state["gradient"], state["history"]
-            if x.shape != (size,) or gradient.shape != (size,) or history.ndim != 2 or history.shape[1] != 4:
+        with refused_state(size):
+            x, gradient = state["x"], state["gradient"]
+            self._history = read_history(state, self._gtol)
+            if x.shape != (size,) or gradient.shape != (size,):
                 raise ValueError("shapes")
             value, norm = state["point"].tolist()
             self.current = Point(np.array(x, np.float64), np.array(gradient, np.float64), float(value), float(norm))
             self._evaluations, self._hessian_products = (int(count) for count in state["work"])
-            self._history = [
-                Progress(int(k), float(v), float(g), float(s), self._gtol) for k, v, g, s in history.tolist()
-            ]
             self.take_state(state)
-        except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
-            raise FieldfitError(
-                f"The saved state is not one of this optimiser with {size} free parameters ({error}). Start again without "
-                "it."
-            ) from error
         self._start -= self._history[-1].seconds if self._history else 0.0
         self._whole = self.current
 

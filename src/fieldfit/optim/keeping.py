@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
-from fieldfit.types import Arrays
+import numpy as np
+
+from fieldfit.optim.solution import Progress
+from fieldfit.types import Arrays, FieldfitError, FloatArray
 
 #: Plain arrays by name: the point, the account of the work, and what the method itself remembers.
 State = Arrays
@@ -48,3 +52,27 @@ class JudgedKeeper:
     def keep(self, state: Callable[[], State], iteration: int, *, last: bool) -> None:
         """Keep both."""
         self._keeper.keep(lambda: {**state(), **self._rule.state(iteration)}, iteration, last=last)
+
+
+def saved_history(history: Sequence[Progress]) -> FloatArray:
+    """The history of a descent as an array of a state: a row for each iteration."""
+    return np.array([line.saved for line in history], dtype=np.float64)
+
+
+def read_history(state: State, tolerance: float = 0.0) -> list[Progress]:
+    """The history in a state. Raises a ValueError or KeyError if there is none."""
+    rows = state["history"]
+    if rows.ndim != 2 or rows.shape[1] != 4:
+        raise ValueError("shapes")
+    return [Progress(int(k), float(v), float(g), float(s), tolerance) for k, v, g, s in rows.tolist()]
+
+
+@contextmanager
+def refused_state(size: int) -> Iterator[None]:
+    """Turn errors in reading a state into an error for the user."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+        raise FieldfitError(
+            f"The saved state is not one of this optimiser with {size} free parameters ({error}). Start again without it."
+        ) from error

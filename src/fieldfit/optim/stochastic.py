@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from fieldfit.optim.descent import ValueGradient, start_point
+from fieldfit.optim.keeping import Keeper, State, read_history, refused_state, saved_history
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
@@ -54,47 +55,23 @@ def minimise_stochastic(
     gtol: float = 1e-5,
     max_iter: int = 1000,
     callback: Callback | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """Minimise the sum over ``batches``, of which ``fun(x)`` gives the value and the gradient, from x0 (n_parameters,).
 
     It stops after ``max_iter`` epochs, or when an epoch lowers the value by less than `SMALL_DECREASE` of it. That is no
     convergence, unless the gradient at the end is within ``gtol``. After each epoch the progress at the average is
-    reported, without a gradient norm (NaN).
+    reported, without a gradient norm (NaN). A ``keeper`` gets the states at the ends of epochs, and may have one to continue
+    from.
     """
-    began = time.perf_counter()
-    x = start_point(x0)
-    random = np.random.default_rng([seed, 0x5D6])
-    average, history = x.copy(), list[Progress]()
-    status = Status.ITERATION_LIMIT
-
-    def told(value: float) -> bool:
-        history.append(Progress(len(history), value, math.nan, time.perf_counter() - began))
-        view = average.view()
-        view.flags.writeable = False
-        return callback is not None and bool(callback(history[-1], view))
-
+    run = _Run(start_point(x0), batches, seed, callback, keeper)
     try:
-        if told(batches.value(x)):
-            status, max_iter = Status.CALLBACK, 0
-        rate = starting_rate(batches, x, random) if max_iter else 0.0
-        count = batches.n_batches
-        decay = rate * batches.precision / max(count, 1)
-        for epoch in range(1, max_iter + 1):
-            steps = np.arange((epoch - 1) * count, epoch * count)
-            batches.walk(x, random.permutation(count), (rate / (1.0 + decay * steps)).astype(np.float64))
-            average += (x - average) * (2.0 / (epoch + 1))
-            previous, value = history[-1].value, batches.value(average)
-            if not math.isfinite(value):
-                status = Status.NOT_FINITE
-                break
-            if told(value):
-                status = Status.CALLBACK
-                break
-            if previous - value <= SMALL_DECREASE * abs(value):
-                status = Status.SMALL_DECREASE
-                break
+        status = run.epochs(max_iter)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
+    finally:
+        run.keep(last=True)
+    average, history = run.average, run.history
     value, gradient = fun(average)
     norm = float(np.abs(gradient).max(initial=0.0))
     if norm <= gtol and status is not Status.INTERRUPTED:
@@ -107,12 +84,91 @@ def minimise_stochastic(
         iterations=max(0, len(history) - 1),
         evaluations=len(history),
         hessian_products=0,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - run.began,
         converged=status.converged,
         status=status,
         message=status.value,
         history=tuple(history),
     )
+
+
+class _Run:
+    """The points, the rate and the history of one run, and its state at the end of the last epoch."""
+
+    def __init__(
+        self, x: FloatArray, batches: Batches, seed: int, callback: Callback | None, keeper: Keeper | None
+    ) -> None:
+        self.began = time.perf_counter()
+        self.average, self.history = x.copy(), list[Progress]()
+        self._x, self._rate, self._batches = x, math.nan, batches
+        self._random = np.random.default_rng([seed, 0x5D6])
+        self._callback, self._keeper = callback, keeper
+        self._state: State | None = None
+        if keeper is not None and keeper.saved is not None:
+            self._continue_from(keeper.saved)
+
+    def epochs(self, max_iter: int) -> Status:
+        """Visit all batches once for each epoch until a criterion holds."""
+        batches, count = self._batches, self._batches.n_batches
+        if not self.history:
+            self._record(batches.value(self._x))
+        while True:
+            if self._told():
+                return Status.CALLBACK
+            self.keep(last=False)
+            last = [line.value for line in self.history[-2:]]
+            if len(last) == 2 and last[0] - last[1] <= SMALL_DECREASE * abs(last[1]):
+                return Status.SMALL_DECREASE
+            epoch = len(self.history)
+            if epoch > max_iter:
+                return Status.ITERATION_LIMIT
+            if epoch == 1:
+                self._rate = starting_rate(batches, self._x, self._random)
+            decay = self._rate * batches.precision / max(count, 1)
+            steps = np.arange((epoch - 1) * count, epoch * count)
+            rates = (self._rate / (1.0 + decay * steps)).astype(np.float64)
+            batches.walk(self._x, self._random.permutation(count), rates)
+            self.average += (self._x - self.average) * (2.0 / (epoch + 1))
+            value = batches.value(self.average)
+            if not math.isfinite(value):
+                return Status.NOT_FINITE
+            self._record(value)
+
+    def keep(self, *, last: bool) -> None:
+        """Give the keeper the state at the end of the last epoch."""
+        if self._keeper is not None and (state := self._state) is not None:
+            self._keeper.keep(lambda: state, len(state["history"]) - 1, last=last)
+
+    def _record(self, value: float) -> None:
+        self.history.append(Progress(len(self.history), value, math.nan, time.perf_counter() - self.began))
+        if self._keeper is not None:
+            self._state = {
+                "x": self._x.copy(),
+                "average": self.average.copy(),
+                "rate": np.array([self._rate]),
+                "history": saved_history(self.history),
+            }
+
+    def _told(self) -> bool:
+        view = self.average.view()
+        view.flags.writeable = False
+        return self._callback is not None and bool(self._callback(self.history[-1], view))
+
+    def _continue_from(self, state: State) -> None:
+        """Take the points, the rate and the history of a state, and draw what its epochs have drawn."""
+        size = self._x.size
+        with refused_state(size):
+            points = [np.array(state[name], np.float64) for name in ("x", "average")]
+            (rate,) = (float(number) for number in state["rate"])
+            history = read_history(state)
+            if any(point.shape != (size,) for point in points) or not history or (len(history) > 1) != (rate > 0):
+                raise ValueError("shapes")
+        self._x, self.average = points
+        self._rate, self.history, self._state = rate, history, state
+        self.began -= history[-1].seconds
+        if len(history) > 1:
+            for _ in history:  # the choice of the rate has drawn once, and each epoch
+                self._random.permutation(self._batches.n_batches)
 
 
 def starting_rate(batches: Batches, x: FloatArray, random: np.random.Generator) -> float:
