@@ -61,8 +61,8 @@ def minimise_stochastic(
 
     It stops after ``max_iter`` epochs, or when an epoch lowers the value by less than `SMALL_DECREASE` of it. That is no
     convergence, unless the gradient at the end is within ``gtol``. After each epoch the progress at the average is
-    reported, without a gradient norm (NaN). A ``keeper`` gets the states at the ends of epochs, and may have one to continue
-    from.
+    reported, without a gradient norm (NaN). A ``keeper`` gets the states at the ends of epochs, and may have one to
+    continue from.
     """
     run = _Run(start_point(x0), batches, seed, callback, keeper)
     try:
