@@ -10,7 +10,8 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.api.misfit import differing_moments
-from fieldfit.api.moments import fit_moments, runaway
+from fieldfit.api.moments import fit_moments
+from fieldfit.api.runaway import runaway
 from fieldfit.data.container import read_container, write_container
 from fieldfit.report.fit_charts import Coefficient, add_coefficients
 from fieldfit.report.frontier import FrontierPoint, Limits

@@ -13,11 +13,11 @@ from functools import partial
 from itertools import compress
 
 from fieldfit.api.checkpoint import RoundKeeper, round_keepers
-from fieldfit.api.moments import runaway
 from fieldfit.api.options import EstimationOptions
 from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
+from fieldfit.api.runaway import runaway
 from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize

@@ -118,8 +118,8 @@ def fit(
         to continue from it.
 
     check_drift : bool, default: True
-        Whether to check, for fields of ten binary variables or more with biases, that a short Gibbs run from rows of the
-        data keeps their means. Studies with many fits can leave it out.
+        Whether to check, for fields of ten variables or more with biases, that a short Gibbs run from rows of the data
+        keeps their means and does not go beyond all rows. Studies with many fits can leave it out.
 
     Returns
     -------

@@ -1,8 +1,4 @@
-"""Compare means, pairs and triplets of a fitted model and the data, and check that the model does not drift away.
-
-A field fitted by conditional likelihoods may have a second mode far from the data. Gibbs chains that start from the
-data then move to that mode, and the means drift away. Samples from such a field are useless.
-"""
+"""Means, pairs and triplets of a fitted model beside those of the data."""
 
 from __future__ import annotations
 
@@ -13,25 +9,15 @@ import numpy as np
 
 from fieldfit.data.samples import Table
 from fieldfit.data.sequences import Sequences
-from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
-from fieldfit.refinement.points import MOST_SUMMED_STATES
 from fieldfit.types import Array, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from fieldfit.api.state import FitState
 
-#: A model has drifted from the data if means differ by more than this plus three standard errors.
-DRIFT = 0.1
 #: Most pairs and triplets that are compared. If there are more, this number is drawn at random.
 MOST_MOMENTS = 3000
 _MOST_ROWS, _MOST_COMPARED_COLUMNS = 20_000, 400
-#: Chains and sweeps of the check of a new fit, and the largest number of terms that it may add up: about half a second,
-#: or a quarter of it for more sweeps than the fewest that are of use.
-_CHAINS, _SWEEPS, _DRAWS_OF_CHAIN, _MOST_TERMS, _USUAL_TERMS = 16, 400, 5, 100_000_000, 25_000_000
-#: Fewest sweeps, with which a chain can leave the data; and fewest variables: for smaller models the check would take
-#: as long as the fit.
-_FEWEST_SWEEPS, _FEWEST_VARIABLES = 30, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +67,10 @@ def fit_moments(
         drawn = model.simulate(dataset, fit.theta, random_state).codes
     else:
         drawn = model.sample(fit.theta, draws, random_state, method=method).codes
-    names, variable, state = _states(model)
+    names, variable, state = counted_states(model)
     random = np.random.default_rng(random_state)
     means = np.stack(
-        [_means(model, side, weight) for side, weight in ((codes, dataset.sample_weight), (drawn, None))]
+        [state_means(model, side, weight) for side, weight in ((codes, dataset.sample_weight), (drawn, None))]
     )
     tables = [MomentTable("mean", "means", names, means)]
     whole = np.flatnonzero((codes >= 0).all(axis=1))
@@ -109,7 +95,7 @@ def _some(items: IntArray, most: int, random: np.random.Generator) -> IntArray:
     return items if len(items) <= most else np.sort(random.choice(items, most, replace=False))
 
 
-def _states(model: FieldModel) -> tuple[tuple[str, ...], IntArray, IntArray]:
+def counted_states(model: FieldModel) -> tuple[tuple[str, ...], IntArray, IntArray]:
     """A name, the variable and the code of each state but the first of each variable."""
     counted = [(j, code) for j, states in enumerate(model.states) for code in range(1, len(states))]
     names = tuple(
@@ -119,7 +105,7 @@ def _states(model: FieldModel) -> tuple[tuple[str, ...], IntArray, IntArray]:
     return names, np.array([j for j, _ in counted]), np.array([code for _, code in counted])
 
 
-def _means(model: FieldModel, codes: Array, weight: FloatArray | None) -> FloatArray:
+def state_means(model: FieldModel, codes: Array, weight: FloatArray | None) -> FloatArray:
     """The frequency of each of these states among the known values."""
     shares = []
     for j, states in enumerate(model.states):
@@ -185,94 +171,3 @@ def _spelt(key: int, width: int, names: tuple[str, ...]) -> str:
         key, label = divmod(key, len(names))
         parts.append(names[label])
     return " ".join(reversed(parts))
-
-
-def runaway(fit: FitState) -> str:
-    """A sentence if the means of the model, or of a Gibbs run started from the data, drift away; else an empty string.
-
-    At the optimum of the full likelihood the model's means equal those of the data. Other policies do not guarantee
-    this. The check covers fields with parameters for the states of each variable, which may be shared
-    (`mean_groups`); other fields need not have the means of the data. It skips fields of few variables, and those for
-    which it would take long.
-    """
-    if fit.prepared is None or not fit.model.joint:
-        return ""
-    groups = fit.model.mean_groups
-    if groups is None or len(groups) < _FEWEST_VARIABLES:
-        return ""
-    model, dataset = fit.model.as_field("A comparison of means"), fit.prepared.dataset
-    if not isinstance(dataset, Table):
-        return ""
-    model_means = _model_means(fit, model, dataset)
-    if model_means is None:
-        return ""
-    drawn, chains, how = model_means
-    names, means, drawn, members = _by_group(
-        model, groups, _means(model, dataset.codes, dataset.sample_weight), drawn
-    )
-    # The draws of one chain may be strongly correlated, so the error is based on the number of chains. Sites of a
-    # group depend on each other, so k sites count as √k. One sample of each value is added, because a value that all
-    # of few samples have is not certain.
-    size = fit.total * np.sqrt(members)
-    share = (size * means + 1.0) / (size + 2.0)
-    noise = 1.0 / size + (1.0 / (chains * np.sqrt(members)) if chains else 0.0)
-    apart = np.abs(drawn - means) - DRIFT - 3.0 * np.sqrt(share * (1.0 - share) * noise)
-    if not (apart > 0).any():
-        return ""
-    worst, far = int(apart.argmax()), int((apart > 0).sum())
-    return (
-        f"The fitted model runs away from the data: {how}, the mean of {names[worst]!r} goes from {means[worst]:.3f} to "
-        f"{drawn[worst]:.3f}"
-        + (f", and {far - 1} other means drift away too" if far > 1 else "")
-        + ". Do not simulate from it. A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so "
-        "does FL where it is possible. A second stage ('PL1 >> optimal') does not help by itself: it starts from the first "
-        "estimate, so it needs the stronger penalty too."
-    )
-
-
-def _model_means(fit: FitState, model: FieldModel, dataset: Table) -> tuple[FloatArray, int, str] | None:
-    """The means of the model, the number of chains (0: exact), and the method; None if it would take long."""
-    if model.n_states <= min(MOST_SUMMED_STATES, model.largest_table):
-        exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
-        return exact, 0, "by exact sums"
-    codes, weight = dataset.codes, dataset.sample_weight
-    rows = np.flatnonzero((codes >= 0).all(axis=1))
-    if not len(rows):
-        return None
-    each = sum(graph_terms(model)) * _CHAINS
-    most = max(_USUAL_TERMS, min(_MOST_TERMS, (_FEWEST_SWEEPS + 2 * _DRAWS_OF_CHAIN) * each))
-    sweeps = min(_SWEEPS, most // each - 2 * _DRAWS_OF_CHAIN)
-    if sweeps < _FEWEST_SWEEPS:
-        return None
-    random = np.random.default_rng(fit.random_state)
-    chance = None if weight is None else weight[rows] / weight[rows].sum()
-    start = np.ascontiguousarray(codes[random.choice(rows, size=_CHAINS, p=chance)])
-    drawn = gibbs_sample(
-        model.graph, model.log_tables(fit.theta), _CHAINS * _DRAWS_OF_CHAIN, fit.random_state, start=start,
-        burn_in=sweeps, thin=2,
-    )  # fmt: skip
-    how = f"in a Gibbs run of {sweeps} sweeps that starts from rows of the data"
-    return _means(model, drawn, None), _CHAINS, how
-
-
-def _by_group(
-    model: FieldModel, groups: IntArray, *sides: FloatArray
-) -> tuple[tuple[str, ...], FloatArray, FloatArray, FloatArray]:
-    """Names, the two means and the number of variables of each state but the first of each group of variables."""
-    names, variable, state = _states(model)
-    key = groups[variable] * max(len(states) for states in model.states) + state
-    _, first, place, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-    data, drawn = (np.bincount(place, side) / count for side in sides)
-    told = tuple(
-        names[k] if size == 1 else f"state {model.states[int(variable[k])][int(state[k])]} over {size:,} variables"
-        for k, size in zip(first.tolist(), count.tolist(), strict=True)
-    )
-    return told, data, drawn, count.astype(np.float64)
-
-
-def graph_terms(model: FieldModel) -> list[int]:
-    """Number of terms that a Gibbs sampler adds for each variable in one sweep."""
-    members = model.graph.factors_of
-    return [
-        states * int(count) for states, count in zip(model.graph.cardinalities, np.diff(members.indptr), strict=True)
-    ]

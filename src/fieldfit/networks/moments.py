@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.api.moments import DRIFT, central_moments, triplets_of
+from fieldfit.api.moments import central_moments, triplets_of
+from fieldfit.api.runaway import DRIFT
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.network import Network
