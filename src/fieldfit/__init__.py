@@ -42,7 +42,7 @@ _HOMES = {
     "refine": "fieldfit.api.refine",
     "set_threads": "fieldfit.threads",
     "show_progress": "fieldfit.steps",
-    "update_weights": "fieldfit.api.update_weights",
+    "update_weights": "fieldfit.api.best_weights",
     "use_threads": "fieldfit.threads",
 }
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from fieldfit import networks as networks
     from fieldfit import proteins as proteins
     from fieldfit.api.best_weights import best_weights as best_weights
+    from fieldfit.api.best_weights import update_weights as update_weights
     from fieldfit.api.checkpoint import Checkpoint as Checkpoint
     from fieldfit.api.comparison import compare as compare
     from fieldfit.api.comparison import likelihood_ratio as likelihood_ratio
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     from fieldfit.api.refine import refine as refine
     from fieldfit.api.result import Fit as Fit
     from fieldfit.api.theory import asymptotics as asymptotics
-    from fieldfit.api.update_weights import update_weights as update_weights
     from fieldfit.api.validation import cross_validate as cross_validate
     from fieldfit.data.locate import find_data as find_data
     from fieldfit.estimators.crf_tagger import CRFTagger as CRFTagger

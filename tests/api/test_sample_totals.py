@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.api.attach import attach
+from fieldfit.api.refine import attach
 from fieldfit.types import DataError, PolicyError
 
 MODEL = ff.BoltzmannMachine(4, biases=True)

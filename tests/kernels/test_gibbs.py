@@ -7,8 +7,7 @@ import pytest
 
 from fieldfit import _kernels
 from fieldfit.inference import FactorGraph
-from fieldfit.inference.gibbs import gibbs_sample
-from fieldfit.inference.pairwise_odds import PairwiseOdds
+from fieldfit.inference.gibbs import PairwiseOdds, gibbs_sample
 
 GRAPH = FactorGraph((2, 3, 2), [(0, 1), (1, 2), (0, 2)])
 TABLES = np.random.default_rng(3).normal(size=GRAPH.table_size)

@@ -8,7 +8,7 @@ import pytest
 from oracle import joint_states
 
 import fieldfit as ff
-from fieldfit.api.identified import identified_table
+from fieldfit.api.estimate_table import identified_table
 from fieldfit.models.effects import effects
 from fieldfit.types import ModelError, SeparationWarning
 

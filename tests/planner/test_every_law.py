@@ -12,9 +12,9 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.planner import moments as gathering
 from fieldfit.policies import Policy
-from fieldfit.policies.drawing import one_for_each, row_uniforms
 from fieldfit.policies.families import PseudoLikelihood
 from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Noise, find_law, law_names
+from fieldfit.policies.selection import one_for_each, row_uniforms
 from fieldfit.policies.terms import Term
 
 EXAMPLES = [text for name in law_names() for text in find_law(name).examples]

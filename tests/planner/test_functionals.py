@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.api.contrasts import NamedFunctionals, contrast
+from fieldfit.api.functionals import NamedFunctionals, contrast
 from fieldfit.cli import main
 from fieldfit.types import ModelError
 

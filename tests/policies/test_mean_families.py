@@ -126,7 +126,7 @@ def test_nested_draws_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     structure = SequenceStructure(np.arange(40))
     bound = Policy.parse("0.4*PL1/nested").bind(structure)
     whole = bound.draw(1, 0, 40).parts[0]
-    monkeypatch.setattr("fieldfit.policies.drawing.NUMBERS_AT_A_TIME", 100)
+    monkeypatch.setattr("fieldfit.policies.selection.NUMBERS_AT_A_TIME", 100)
     pieces = [bound.draw(1, a, b).parts[0] for a, b in pairwise((0, 7, 40))]
     assert whole.indices is not None
     assert np.array_equal(whole.indices, np.concatenate([p.indices for p in pieces if p.indices is not None]))

@@ -15,9 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.policies.drawing import row_uniforms
 from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Sizes
-from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.selection import FamilySelection, row_uniforms
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_numbers, read_term
 from fieldfit.policies.text import Reader

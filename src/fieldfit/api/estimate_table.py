@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.accuracies import fits_matrices
 from fieldfit.named import places_of
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from fieldfit.api.accuracies import Kind
     from fieldfit.api.standard_errors import StandardErrors
+
 
 #: The columns of a table of estimates.
 COLUMNS = ("estimate", "std_error", "z", "p", "lower", "upper")
@@ -95,3 +97,28 @@ def half_width(level: float) -> float:
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"The confidence level must be between 0 and 1; got {level!r}.")
     return NormalDist().inv_cdf(0.5 + float(level) / 2)
+
+
+#: Most parameters for which effects replace the parameters automatically.
+_MOST_PARAMETERS = 1_000
+
+
+def identified_estimates(fit: StandardErrors, level: float = 0.95, kind: Kind = "robust") -> EstimateTable:
+    """`Fit.table`, or `Fit.effects` if the model has free tables and more effects have standard errors.
+
+    The parameters of free tables (a Potts model, a Markov random field) are determined only up to constants that move
+    between tables.
+    """
+    table = parameter_estimates(fit, level, kind)
+    # Shared parameters would have many, repeated effects.
+    few = fit.model.n_parameters <= _MOST_PARAMETERS and fits_matrices(fit)
+    if not (few and np.isnan(fit.dense_accuracy(kind).variances()).any() and fit.model.has_free_tables):
+        return table
+    effects = EstimateTable.of(fit.effects("corner", level, kind))
+    known, more = (int(np.isfinite(rows.std_error).sum()) for rows in (table, effects))
+    return effects if more > known else table
+
+
+def identified_table(fit: StandardErrors, level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:
+    """The same as a DataFrame; the name of its index says which: parameter or effect."""
+    return identified_estimates(fit, level, kind).frame()

@@ -165,7 +165,7 @@ def load(
     fit = _read_fit(path)
     if data is None:
         return fit
-    from fieldfit.api.attach import attach
+    from fieldfit.api.refine import attach
 
     return attach(fit, data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
 

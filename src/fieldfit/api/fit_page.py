@@ -10,7 +10,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples_for_tests
-from fieldfit.api.identified import identified_table
+from fieldfit.api.estimate_table import identified_table
 from fieldfit.api.moments import fit_moments
 from fieldfit.api.summary import cautions_of, course
 from fieldfit.planner.pictures import add_plan

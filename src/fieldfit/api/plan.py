@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.api.contrasts import NamedFunctionals
 from fieldfit.api.fitting import fit
+from fieldfit.api.functionals import NamedFunctionals
 from fieldfit.api.prepare import check_wide_rows
 from fieldfit.api.sharded import DROPS_IN_ONE_PROCESS, Place, read_placed, shown
 from fieldfit.arguments import number_from_zero, positive_number, seed

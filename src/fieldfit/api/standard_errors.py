@@ -402,7 +402,7 @@ class StandardErrors(FitState):
         %(fit)s
         >>> fit.plot_coefficients().figure.savefig("coefficients.png")
         """
-        from fieldfit.api.identified import identified_estimates
+        from fieldfit.api.estimate_table import identified_estimates
         from fieldfit.report.coefficients import plot_coefficients
 
         half_width(level)

@@ -78,8 +78,8 @@ def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
 
 def load_with(path: Path, data: Path, options: SampleOptions) -> Fit:
     """A saved fit with its samples; other samples than those that were fitted are refused."""
-    from fieldfit.api.attach import attach
     from fieldfit.api.files import load
+    from fieldfit.api.refine import attach
 
     fit = load(path)
     return attach(fit, read_samples(fit, data, options))

@@ -11,8 +11,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples_for_tests, held_by_penalty, no_spread
-from fieldfit.api.estimate_table import COLUMNS, EstimateTable, parameter_estimates
-from fieldfit.api.identified import identified_estimates
+from fieldfit.api.estimate_table import COLUMNS, EstimateTable, identified_estimates, parameter_estimates
 from fieldfit.api.summary import timed_course
 from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import ClassVar, overload
 
 import numpy as np
 
@@ -79,3 +81,29 @@ class Alphabet:
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in self.names[:4])
         return f"Alphabet({len(self.names)} names: {shown}{', …' if len(self.names) > 4 else ''})"
+
+
+class LazyNames(Sequence[str]):
+    """A list of names that are created on access."""
+
+    things: ClassVar[str] = "parameters"
+
+    @abstractmethod
+    def at(self, place: int) -> str:
+        """The name at a place that is known to exist."""
+
+    def of(self, places: Iterable[int]) -> list[str]:
+        """The names at these places."""
+        return [self.at(place) for place in places]
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self.of(range(*index.indices(len(self))))
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"There are {len(self)} {self.things}; got {index}.")
+        return self.at(place)

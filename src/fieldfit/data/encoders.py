@@ -7,11 +7,10 @@ from typing import Protocol
 
 import numpy as np
 
-from fieldfit.data.alphabet import Alphabet
+from fieldfit.data.alphabet import Alphabet, LazyNames
 from fieldfit.data.array_encoder import ArrayEncoder
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.column_encoder import ColumnEncoder
-from fieldfit.data.lazy_names import LazyNames
 from fieldfit.types import Array, Arrays, FileFormatError
 
 _KINDS: dict[str, type[ArrayEncoder] | type[AttributeEncoder] | type[ColumnEncoder]] = {

@@ -36,8 +36,7 @@ from fieldfit.estimators.compaction import compacted
 from fieldfit.estimators.sequence_input import learn_sequences
 from fieldfit.estimators.sequence_predictor import TAGGER_EXAMPLE, SequencePredictor
 from fieldfit.estimators.settings import seed_from_setting, threads_of
-from fieldfit.estimators.transfer import transferred
-from fieldfit.estimators.weight_tables import top_features, transition_table, triple_table
+from fieldfit.estimators.weight_tables import top_features, transferred, transition_table, triple_table
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress

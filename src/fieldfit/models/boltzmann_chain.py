@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.arguments import count_of
+from fieldfit.data.alphabet import LazyNames
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences
 from fieldfit.docstrings import filled

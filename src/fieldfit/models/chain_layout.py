@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fieldfit.data.lazy_names import LazyNames
+from fieldfit.data.alphabet import LazyNames
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.label_triples import LabelTriples, every_triple, triple_name
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.arguments import count_of, one_of, sequence_of, truth_value
+from fieldfit.data.alphabet import LazyNames
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.lazy_names import LazyNames
 from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.inference.pairwise_odds import PairwiseOdds
+from fieldfit.inference.gibbs import PairwiseOdds
 from fieldfit.models.field import FieldModel
 from fieldfit.types import FloatArray, Int32Array, IntArray
 

@@ -1,4 +1,6 @@
-"""Whether the contents of a store can be those of a sweep: checked when it is opened, so that no run waits forever.
+"""Whether the contents of a store can be those of a sweep, and what has changed between two definitions of one.
+
+They are checked when the store is opened, so that no run waits forever.
 
 A waiting cell must be reachable: its predecessor exists and comes before it. A running cell must have a worker that can
 be checked for signs of life. Numbers must be numbers.
@@ -107,3 +109,36 @@ def check_grid(connection: sqlite3.Connection, axes: dict[str, list[object]]) ->
             f"The store does not have the contents of a sweep: its axes have {expected:,} cells, and it has {len(seen):,} "
             "of them. Restore the file, or begin with another store."
         )
+
+
+def differences(old: Plain, new: Plain) -> list[str]:
+    """What has changed between two definitions, as text."""
+    differences = []
+    for name in dict.fromkeys((*old, *new)):
+        before, after = old.get(name), new.get(name)
+        if canonical(before) == canonical(after):
+            continue
+        if isinstance(before, dict) and isinstance(after, dict):
+            for key in dict.fromkeys((*before, *after)):
+                if canonical(before.get(key)) != canonical(after.get(key)):
+                    differences.append(f"{name}.{key} was {_short(before.get(key))} and is {_short(after.get(key))}")
+            if list(before) != list(after) and canonical(before) == canonical(after):
+                differences.append(f"{name} are in another order")
+        elif name == "experiment_version":
+            differences.append("the experiment's own code has changed")
+        else:
+            differences.append(f"{name} was {_short(before)} and is {_short(after)}")
+    return differences or ["it differs"]
+
+
+def _short(value: object) -> str:
+    text = "absent" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def has_grown(old: Plain, new: Plain) -> bool:
+    """Whether the only change is that axes have more values than before."""
+    rest = [canonical({k: v for k, v in d.items() if k != "axes"}) for d in (old, new)]
+    if rest[0] != rest[1] or set(old["axes"]) != set(new["axes"]):
+        return False
+    return all({canonical(v) for v in old["axes"][n]} <= {canonical(v) for v in new["axes"][n]} for n in new["axes"])

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fieldfit.arguments import file_path
-from fieldfit.sweep.contents import check_cells, check_grid, check_schema, read_definition
+from fieldfit.sweep.contents import check_cells, check_grid, check_schema, differences, has_grown, read_definition
 from fieldfit.sweep.database import APPLICATION, FORMAT, connect, create, insert_cells, now, sentences
-from fieldfit.sweep.definition import differences, has_grown
 from fieldfit.sweep.grid import Cell, Sweep, canonical
 from fieldfit.sweep.process import ProcessName
 from fieldfit.types import FileAccessError, FileFormatError, Plain, SweepError

@@ -114,7 +114,7 @@ def _draw_coefficients(fit: Fit, level: float, parameters: Sequence[str], folder
     import matplotlib.pyplot as plt
     from matplotlib.figure import Figure
 
-    from fieldfit.api.identified import identified_table
+    from fieldfit.api.estimate_table import identified_table
     from fieldfit.cli.saved import write_picture
     from fieldfit.named import places_of
     from fieldfit.report.coefficients import plot_coefficients

@@ -11,9 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.policies.drawing import draw_bernoulli, draw_nested, nothing, row_uniforms
 from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Noise, Share, Sizes
-from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.selection import FamilySelection, draw_bernoulli, draw_nested, nothing, row_uniforms
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_numbers, bind_weights, read_term
 from fieldfit.policies.text import Reader

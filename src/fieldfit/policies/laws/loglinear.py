@@ -20,9 +20,8 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.inference import ExactInference, FactorGraph
-from fieldfit.policies.drawing import NUMBERS_AT_A_TIME
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes
-from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.selection import NUMBERS_AT_A_TIME, FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_weights, read_terms
 from fieldfit.policies.text import Reader, format_number

@@ -13,9 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.policies.drawing import one_for_each, row_uniforms
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes, block_diagonal
-from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.selection import FamilySelection, one_for_each, row_uniforms
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_numbers, bind_weights, read_terms
 from fieldfit.policies.text import Reader, format_number
