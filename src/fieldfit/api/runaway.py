@@ -64,8 +64,8 @@ def runaway(fit: FitState) -> str:
     means = states.averages(state_means(model, dataset.codes, dataset.sample_weight))
     if model.n_states <= min(MOST_SUMMED_STATES, model.largest_table):
         exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
-        found = _drift(states, means, states.averages(exact), fit.total, 0)
-        return found and f"The fitted model runs away from the data: by exact sums, {found}{_ADVICE}"
+        clause = _drift(states, means, states.averages(exact), fit.total, 0)
+        return clause and f"The fitted model runs away from the data: by exact sums, {clause}{_ADVICE}"
     run = _gibbs_run(fit, model, dataset)
     if run is None:
         return ""
@@ -73,11 +73,11 @@ def runaway(fit: FitState) -> str:
     of_chains = (
         states.sums(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1).mean(axis=0) / states.members
     )
-    found = _drift(states, means, of_chains.mean(axis=0), fit.total, len(of_chains))
-    found = found or _escape(states, means, of_chains, dataset.codes, fit.random_state)
-    return found and (
+    clause = _drift(states, means, of_chains.mean(axis=0), fit.total, len(of_chains))
+    clause = clause or _escape(states, means, of_chains, dataset.codes, fit.random_state)
+    return clause and (
         f"The fitted model runs away from the data: in a Gibbs run of {sweeps} sweeps that starts from rows of the "
-        f"data, {found}{_ADVICE}"
+        f"data, {clause}{_ADVICE}"
     )
 
 
@@ -144,8 +144,8 @@ def _escape(states: _GroupStates, means: FloatArray, chains: FloatArray, codes: 
     away = chains - means
     centred = states.sums(codes[rows]) - means * states.members
     limit = (centred @ away.T).max(axis=0) + DRIFT * (np.abs(away) @ states.members)
-    own = np.square(away) @ states.members
-    first = int((own - limit).argmax())
+    lengths = np.square(away) @ states.members
+    first = int((lengths - limit).argmax())
     beyond: BoolArray = away @ (states.members * away[first]) > limit[first]
     k, n, rest = int(beyond.sum()) - 1, len(rows), len(chains) - 1
     i = np.arange(k)
