@@ -54,6 +54,24 @@ def test_files(run, family, tmp_path):
     assert (out / "contacts.csv").read_text().startswith("i,j,column_i,column_j,norm,score,distance\n")
 
 
+def test_commands_on_the_saved_fit_read_the_alignment(run, family, tmp_path):
+    path, out = family[0], tmp_path / "out"
+    options = ("--alphabet", "rna", "--penalty", "ccmpred", "--focus", "s3", "--identity", 0.9, "--threads", 1)
+    assert run("contacts", path, *options, "--out", out).code == 0
+    page = tmp_path / "page.html"
+    written = ("report", out / "model.ff", "--data", path, "--out", page, "--budget", "none")
+    assert "not the samples that were fitted" in run(*written).err  # with the weights of 0.8
+    found = run(*written, "--identity", 0.9)
+    assert found.code == 0, found.err
+    text = page.read_text()
+    assert "Predicted contacts" in text
+    assert "columns 0 and 8: score" in text
+    assert "Data against model" in text
+    assert "does not contain its samples" not in text
+    checked = run("check", out / "model.ff", path, "--identity", 0.9, "--simulated", 19, "--json")
+    assert checked.code == 0, checked.err
+
+
 @pytest.mark.slow
 def test_a_killed_command_goes_on(run, family, tmp_path):
     options = [

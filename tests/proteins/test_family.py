@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import fieldfit as ff
 from fieldfit import proteins
 from fieldfit.api import accuracies
 from fieldfit.data.alignments import ALPHABETS
@@ -284,3 +286,27 @@ def test_a_real_family() -> None:
     fitted = proteins.fit_family(alignment, tol=1e-3)
     precision = proteins.contact_precision(fitted.contact_scores, fitted.model.edge_array, distances)
     assert precision[0.5] >= 0.79
+
+
+def test_a_saved_family_comes_back_with_its_alignment(tmp_path):
+    random = np.random.default_rng(0)
+    lines = ["".join(random.choice(list("-ACGU"), 9)) for _ in range(60)]
+    path = tmp_path / "family.fasta"
+    path.write_text("".join(f">s{i}\n{line}\n" for i, line in enumerate(lines)))
+    family = proteins.read_alignment(path, alphabet="rna", most_gaps=0.25)
+    fitted = proteins.fit_family(family, penalty="plmc")
+    fitted.fit.save(tmp_path / "family.ff")
+    again = proteins.load_family(tmp_path / "family.ff", path)
+    assert 2 < again.alignment.length <= 9
+    assert (again.alignment.codes == family.codes).all()
+    assert (again.contact_scores == fitted.contact_scores).all()
+    assert again.penalty.strengths(9, 5) == pytest.approx(fitted.penalty.strengths(9, 5))
+    pd.testing.assert_frame_equal(again.mutations("s0"), fitted.mutations("s0"))
+    again.to_html(tmp_path / "family.html")
+    assert "Predicted contacts" in (tmp_path / "family.html").read_text(encoding="utf-8")
+    ff.fit(ff.Potts(2, 2, couplings="agree"), [[0, 1], [1, 1], [0, 0]], "PL1", sigma2=1.0).save(tmp_path / "other.ff")
+    with pytest.raises(ModelError, match="not that of a family"):
+        proteins.load_family(tmp_path / "other.ff", path)
+    path.write_text(">a\nACGU\n>b\nACGG\n")
+    with pytest.raises(DataError, match="has 4 columns, and the fit has the column"):
+        proteins.load_family(tmp_path / "family.ff", path)

@@ -45,11 +45,13 @@ def fit_page(
     notes: Sequence[str] = (),
     command: str = "",
     words: Callable[[str], str] = str,
+    results: Callable[[Page], None] | None = None,
 ) -> Page:
     """The whole page.
 
     ``notes`` replace a plan. ``command`` is the command that writes the page, and ``words`` translates the names of
-    Python functions and arguments into those of the command line.
+    Python functions and arguments into those of the command line. ``results`` adds what the fit is for, such as the
+    contacts of a family, before its estimates.
     """
     page = Page(f"{fit.model.kind} fitted by {fit.estimator}", words=words)
     page.paragraph(
@@ -64,6 +66,8 @@ def fit_page(
         add_plan(page, plan, str(fit.estimator))
     for note in notes:
         page.note(note)
+    if results is not None:
+        results(page)
     _add_coefficients(page, fit, level)
     _add_couplings(page, fit)
     if fit.prepared is not None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fieldfit.api.result import Fit
     from fieldfit.data.dataset import Dataset
+    from fieldfit.proteins import FamilyFit
     from fieldfit.report.table import PlainTable
     from fieldfit.types import Plain
 
@@ -45,6 +46,10 @@ class SampleOptions:
             help="For a fit of `fit graph`: column of DATA with the labels. Default: none.",
         ),
     ] = None
+    identity: Annotated[
+        float,
+        typer.Option("--identity", help="For an alignment and a fit of `contacts`: the --identity of that command."),
+    ] = 0.8
 
 
 def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
@@ -53,6 +58,9 @@ def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
         from fieldfit.cli.graphs import read_labels
 
         return read_labels(fit.model.as_field("--label"), path, options.label)
+    family = family_of(fit, path, options)
+    if family is not None:
+        return family.fit.needed.dataset
     if fit.encoder is None:
         from fieldfit.types import DataError
 
@@ -76,12 +84,30 @@ def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
     return encode_sequences(fit.encoder, read_for(fit.encoder, path, options.separator))
 
 
+def family_of(fit: Fit, path: Path, options: SampleOptions) -> FamilyFit | None:
+    """A fit of a family with its alignment; None for other models, and for a table."""
+    if fit.model.kind != "potts":
+        return None
+    from fieldfit.data.alignments import is_alignment
+
+    if not is_alignment(path):
+        return None
+    from fieldfit.proteins import load_family
+
+    return load_family(fit, path, identity=options.identity)
+
+
 def load_with(path: Path, data: Path, options: SampleOptions) -> Fit:
     """A saved fit with its samples; other samples than those that were fitted are refused."""
     from fieldfit.api.files import load
+
+    return attached(load(path), data, options)
+
+
+def attached(fit: Fit, data: Path, options: SampleOptions) -> Fit:
+    """A fit with the samples of a file; other samples than those that were fitted are refused."""
     from fieldfit.api.refine import attach
 
-    fit = load(path)
     return attach(fit, read_samples(fit, data, options))
 
 

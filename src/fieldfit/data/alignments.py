@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.arguments import file_path, instance_of
-from fieldfit.data.textfile import read_text
+from fieldfit.data.textfile import opened_stream, read_text
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FieldfitWarning, FileFormatError, FloatArray, IntArray
 from fieldfit.words import counted
@@ -107,6 +107,12 @@ class Alignment:
         'AC-E'
         """
         return "".join(self.alphabet[code] for code in self.codes[place])
+
+
+def is_alignment(path: str | os.PathLike[str]) -> bool:
+    """Whether a file, plain or gzipped, begins as FASTA, A2M and A3M files do."""
+    with opened_stream(path) as stream:
+        return stream.read(4096).lstrip().startswith(b">")
 
 
 def read_alignment(

@@ -236,7 +236,7 @@ def _refuse_foreign_names(raw: RawTable, names: Sequence[str]) -> None:
         if raw.path and raw.names[0].startswith(">"):
             raise DataError(
                 f"{raw.path} is an alignment (line 1 begins with '>'), not a table. In Python, "
-                "fieldfit.proteins.fit_family(alignment).fit.to_html(path) writes the page of its fit."
+                "fieldfit.proteins.load_family(fit, alignment) joins an alignment with the saved fit of its family."
             )
         lacking = f"no column {absent[0]!r}" + (f" and lacks {len(absent) - 1} more" if len(absent) > 1 else "")
         raise DataError(

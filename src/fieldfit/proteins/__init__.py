@@ -14,6 +14,7 @@ from fieldfit.proteins.couplings import average_product_correction, frobenius_no
 from fieldfit.proteins.family import FamilyFit, fit_family
 from fieldfit.proteins.parameter_file import PlmcParameters, read_plmc, write_plmc
 from fieldfit.proteins.penalties import PENALTIES, Penalty
+from fieldfit.proteins.saved import load_family
 
 __all__ = [
     "PENALTIES",
@@ -25,6 +26,7 @@ __all__ = [
     "contact_precision",
     "fit_family",
     "frobenius_norms",
+    "load_family",
     "mutual_information",
     "read_alignment",
     "read_distances",

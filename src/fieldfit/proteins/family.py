@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from fieldfit.planner.result import Plan
+
 
 def fit_family(
     alignment: Alignment,
@@ -87,10 +89,9 @@ def fit_family(
     start = np.zeros(model.n_parameters)
     logs = np.log(frequencies)
     start[model.n_couplings :] = (logs - logs.mean(axis=1, keepdims=True)).ravel()
-    table = Table(alignment.codes.astype(np.int32), tuple(names), model.states, sample_weight=weights)
     fitted = fit(
         model,
-        table,
+        family_table(model, alignment, weights),
         "PL1",
         sigma2=chosen.variances(model),
         start=start,
@@ -100,6 +101,11 @@ def fit_family(
         checkpoint=checkpoint,
     )
     return FamilyFit(alignment, weights, chosen, fitted, identity)
+
+
+def family_table(model: Potts, alignment: Alignment, weights: FloatArray) -> Table:
+    """The sequences of an alignment with their weights, as samples of a Potts model."""
+    return Table(alignment.codes.astype(np.int32), model.names, model.states, sample_weight=weights)
 
 
 #: What the examples of methods begin with.
@@ -425,6 +431,28 @@ class FamilyFit:
             separation=separation,
             top=top,
         )
+
+    def to_html(self, path: str | os.PathLike[str], *, plan: Plan | None = None, level: float = 0.95) -> None:
+        """Write a page to explore: that of the fit, with the predicted contacts.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. It is self-contained.
+        plan : Plan or None, default: None
+            A plan for the same data: adds the frontier of cost and accuracy.
+        level : float, default: 0.95
+            Level of the confidence intervals.
+
+        Examples
+        --------
+        %(fitted)s
+        >>> fitted.to_html("family.html")
+        """
+        from fieldfit.api.fit_page import fit_page
+        from fieldfit.proteins.page import add_contacts
+
+        fit_page(self.fit, plan, level, results=lambda page: add_contacts(page, self)).write(path)
 
     def to_plmc(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters in plmc's binary format, for EVcouplings and other tools that read it.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.report.figures import ACCENT, BLUE, MUTED, figure
+from fieldfit.report.svg import Chart
 from fieldfit.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -65,3 +66,21 @@ def draw_contact_map(
         axes.set_xlabel("column")
         axes.set_ylabel("column")
     return drawing
+
+
+def contact_chart(pairs: IntArray, scores: FloatArray, columns: IntArray) -> str:
+    """Predicted pairs (count, 2) of columns on both sides of the diagonal, as a chart of a page."""
+    limits = (float(columns.min()) - 1.0, float(columns.max()) + 1.0)
+    chart = Chart.of(limits, limits, size=(560, 540))
+    chart.axes("column", "column")
+    ends = f"M{chart.x(limits[0]):.1f} {chart.y(limits[0]):.1f}L{chart.x(limits[1]):.1f} {chart.y(limits[1]):.1f}"
+    chart.add(f'<path class="axis" d="{ends}"/>')
+    size = min(max(180.0 / (limits[1] - limits[0]), 2.5), 6.0)
+    largest = float(scores.max()) or 1.0
+    for (i, j), score in reversed(list(zip(pairs.tolist(), scores.tolist(), strict=True))):
+        share = 0.25 + 0.75 * max(score, 0.0) / largest
+        place = f'cx="{chart.x(i):.1f}" cy="{chart.y(j):.1f}" r="{size:.1f}"'
+        chart.add(f'<circle class="blue" {place} opacity="{share:.2f}"/>')
+        chart.mark(j, i, "blue", f"columns {i} and {j}: score {score:.3f}", radius=size, opacity=share)
+    best = ", ".join(f"{i} and {j}" for i, j in pairs[:5].tolist())
+    return chart.svg(f"Contact map of {len(pairs)} predicted pairs of columns. The first ones: {best}.")

@@ -120,11 +120,23 @@ class Chart:
         name = f' class="{kind}"' if kind else ""
         self.add(f'<text{name} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(text)}</text>')
 
-    def mark(self, x: float, y: float, kind: str, note: str, *, radius: float = 4.5, diamond: bool = False) -> None:
+    def mark(
+        self,
+        x: float,
+        y: float,
+        kind: str,
+        note: str,
+        *,
+        radius: float = 4.5,
+        diamond: bool = False,
+        opacity: float = 1,
+    ) -> None:
         """Add a mark at (x, y) with a tooltip."""
         px, py = self.x(x), self.y(y)
         said = html.escape(note, quote=True)
         attributes = f'class="{kind}" data-tip="{said}" aria-label="{said}" role="img" tabindex="0"'
+        if opacity < 1:
+            attributes += f' opacity="{opacity:.2f}"'
         if diamond:
             r = 1.45 * radius
             shape = f"M{px:.1f} {py - r:.1f}L{px + r:.1f} {py:.1f}L{px:.1f} {py + r:.1f}L{px - r:.1f} {py:.1f}Z"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,9 @@ import typer
 
 from fieldfit.cli.options import SavedFit, Seed, Threads, limit_threads, with_options
 from fieldfit.cli.saved import SampleOptions
+
+#: Most parameters for which other estimators are compared in the default time.
+_MOST_COMPARED = 10_000
 
 
 @with_options
@@ -20,7 +24,8 @@ def report(
             "--data",
             "-d",
             metavar="DATA",
-            help="Data of the fit. Default: none; the page has no comparison with the data then.",
+            help="Data of the fit: a table, a file of sentences, or the alignment of a family. Default: none; the page has "
+            "no comparison with the data then.",
         ),
     ] = None,
     out: Annotated[
@@ -28,11 +33,15 @@ def report(
         typer.Option("--out", "-o", metavar="FILE", help="The page. Default: the model's name with .html."),
     ] = None,
     budget: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--budget", "-b", metavar="TIME", help="Time for comparing estimators, or none to omit the comparison."
+            "--budget",
+            "-b",
+            metavar="TIME",
+            help="Time for comparing estimators, or none to omit the comparison. Default: 5s, and none with more than "
+            "10,000 parameters.",
         ),
-    ] = "5s",
+    ] = None,
     level: Annotated[float, typer.Option("--level", help="Level of the confidence intervals.")] = 0.95,
     seed: Seed = 0,
     threads: Threads = None,
@@ -48,7 +57,7 @@ def report(
     from fieldfit.api.fit_page import fit_page
     from fieldfit.cli.invocation import command
     from fieldfit.cli.output import check_folder, note
-    from fieldfit.cli.saved import load_with
+    from fieldfit.cli.saved import attached, family_of
     from fieldfit.cli.wording import in_options
     from fieldfit.types import FieldfitError
 
@@ -57,8 +66,22 @@ def report(
     limit_threads(threads)
     out = path.with_suffix(".html") if out is None else out
     check_folder(out)
-    fit = load(path) if data is None else load_with(path, data, samples)
+    fit = load(path)
+    family = None if data is None else family_of(fit, data, samples)
+    results = None
+    if family is not None:
+        from fieldfit.proteins.page import add_contacts
+
+        fit, results = family.fit, partial(add_contacts, family=family)
+    elif data is not None:
+        fit = attached(fit, data, samples)
     plan, notes = None, []
+    if budget is None:
+        budget = "5s" if len(fit.theta) <= _MOST_COMPARED else "none"
+        if budget == "none" and data is not None:
+            notes.append(
+                "The costs and accuracies of other estimators were not compared; give --budget 60s for this."
+            )
     if data is None:
         notes.append("Give the data (--data) for the frontier of cost and accuracy.")
     elif budget != "none":
@@ -69,5 +92,5 @@ def report(
             plan = plan_for(fit, budget, seed)
         except FieldfitError as error:
             notes.append(f"The cost and accuracy of other estimators were not compared: {error}")
-    fit_page(fit, plan, level, notes, command(), in_options).write(out)
+    fit_page(fit, plan, level, notes, command(), in_options, results).write(out)
     note(f"written: {out} (open it in a browser)")

@@ -1,0 +1,44 @@
+"""The predicted contacts on the report page of a family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fieldfit.report.contact_map import contact_chart
+from fieldfit.report.table import PlainTable
+
+if TYPE_CHECKING:
+    from fieldfit.proteins.family import FamilyFit
+    from fieldfit.report.page import Page
+
+#: Least distance of a pair along the sequence, in columns, and most pairs in the table.
+_SEPARATION, _LISTED = 6, 20
+
+
+def add_contacts(page: Page, family: FamilyFit, separation: int = _SEPARATION) -> None:
+    """Add the pairs with the highest scores, as many as there are columns, as a picture and a table."""
+    page.heading("Predicted contacts")
+    length = family.alignment.length
+    table = family.scores()
+    table = table[table["j"] - table["i"] >= separation].head(length)
+    if table.empty:
+        page.note(f"No pair of columns is {separation} or more apart.")
+        return
+    page.paragraph(
+        f"The weights of the sequences add up to an effective number of {family.effective:,.1f} sequences."
+    )
+    if family.effective < length:
+        page.cautions([f"This is below the number of columns, {length}: most scores are noise."])
+    pairs = table[["column_i", "column_j"]].to_numpy()
+    page.chart(
+        contact_chart(pairs, table["score"].to_numpy(), family.alignment.columns),
+        f"The {len(table)} pairs of columns with the highest scores, at least {separation} columns apart; stronger colour: "
+        "higher score. Columns are counted from 0.",
+    )
+    lines = tuple(
+        (int(i), int(j), float(norm), float(score))
+        for (i, j), norm, score in zip(pairs[:_LISTED], table["norm"], table["score"], strict=False)
+    )
+    told = "Norm: Frobenius norm of the couplings in the zero-sum gauge. Score: after the average product correction."
+    names = ("column", "column", "norm", "score")
+    page.table(PlainTable(f"The first {len(lines)} of them", names, lines, told, ("d", "d", ".3f", ".3f")))
