@@ -105,7 +105,9 @@ class Objective:
     def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
         """The objective's Hessian times a vector."""
         if self.by_matrix:
-            return np.asarray(self._matrix_at(x) @ v)
+            if not self._last_matrix or not np.array_equal(self._last_matrix[0], x):
+                self._last_matrix[:] = np.array(x), self.hessian(x)
+            return np.asarray(self._last_matrix[1] @ v)
         direction = v
         if not self._everything_free:
             direction = np.zeros_like(self.start)
@@ -118,14 +120,9 @@ class Objective:
         """Whether products are made with the Hessian itself, which is computed once for each point."""
         return has_cheap_hessian(self.problem)
 
-    def _matrix_at(self, x: FloatArray) -> FloatArray:
-        """The Hessian at x, kept until another point is requested."""
-        if not self._last_matrix or not np.array_equal(self._last_matrix[0], x):
-            self._last_matrix[:] = np.array(x), self.hessian(x)
-        return self._last_matrix[1]
-
     @cached_property
     def _last_matrix(self) -> list[FloatArray]:
+        """A point and its Hessian, kept until another point is requested."""
         return []
 
     def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
@@ -324,7 +321,16 @@ class Penalties:
     @classmethod
     def of(cls, sigma2: ByParameter, l1: ByParameter, names: Sequence[str]) -> Penalties:
         """From what users write, see `by_parameter`; None is no penalty."""
-        return cls(_variances(sigma2, names), l1_weights(l1, names))
+        variances, weights = repeated(np.inf, len(names)), None
+        if sigma2 is not None:
+            kind = _Kind("sigma2", "must be a positive number, or None for no penalty", np.inf)
+            variances = by_parameter(sigma2, names, kind)
+            kind.refuse(~(variances > 0), variances, names)
+        if l1 is not None:
+            kind = _Kind("l1", "must be a number of at least 0", 0.0)
+            weights = by_parameter(l1, names, kind)
+            kind.refuse(~((weights >= 0) & np.isfinite(weights)), weights, names)
+        return cls(variances, None if weights is None or not weights.any() else weights)
 
     def with_groups(self, weight: float | None, groups: Callable[[], IntArray]) -> Penalties:
         """The same with ``weight`` times the norm of each group in ``groups()`` (r,), where −1 is in no group."""
@@ -376,11 +382,6 @@ class Penalties:
         )
 
 
-def precision_of(sigma2: ByParameter, names: Sequence[str]) -> FloatArray:
-    """1/σ² for each parameter (r,), from what `by_parameter` takes; None is no penalty."""
-    return inverse(_variances(sigma2, names))
-
-
 def inverse(values: FloatArray) -> FloatArray:
     """1 / values (r,); one number for all of them, see `repeated`, stays one."""
     if len(values) and values.strides == (0,):
@@ -391,26 +392,6 @@ def inverse(values: FloatArray) -> FloatArray:
 def repeated(value: float, count: int) -> FloatArray:
     """The value ``count`` times, read-only and stored once: θ may have millions of parameters."""
     return np.broadcast_to(np.float64(value), (count,))
-
-
-def _variances(sigma2: ByParameter, names: Sequence[str]) -> FloatArray:
-    """σ² for each parameter (r,), infinite where there is no penalty."""
-    if sigma2 is None:
-        return repeated(np.inf, len(names))
-    kind = _Kind("sigma2", "must be a positive number, or None for no penalty", np.inf)
-    values = by_parameter(sigma2, names, kind)
-    kind.refuse(~(values > 0), values, names)
-    return values
-
-
-def l1_weights(l1: ByParameter, names: Sequence[str]) -> FloatArray | None:
-    """The weight of |θ| for each parameter (r,), or None where all are 0, from what `by_parameter` takes."""
-    if l1 is None:
-        return None
-    kind = _Kind("l1", "must be a number of at least 0", 0.0)
-    values = by_parameter(l1, names, kind)
-    kind.refuse(~((values >= 0) & np.isfinite(values)), values, names)
-    return values if values.any() else None
 
 
 @dataclass(frozen=True)

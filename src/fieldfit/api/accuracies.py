@@ -74,7 +74,9 @@ def _accuracy_of_data(fit: FitState) -> Accuracy:
         dataset = fit.prepared.dataset
         variance = ScoreVariance(dataset.sample_weight, dataset.has_counts, dataset.groups)
         return fit.refinement.needed.accuracy(variance, fit.active, fit.model.feature_units)
-    if is_one_graph(fit):
+    # The score of one sample of a graph is 0 at the estimate: its terms give the variance.
+    alone = fit.size.n == 1 and not fit.size.weighted and fit.size.groups is None
+    if alone and fit.model.has_graph and fits_matrices(fit):
         return spatial_accuracy(fit)
     return accuracy_with(fit, score_variance(fit))
 
@@ -87,13 +89,6 @@ def accuracy_with(fit: FitState, variance: ScoreVariance) -> Accuracy:
     bread, meat = robust_moments(problem, fit.theta, variance)
     moments = Moments(bread, meat, dataset.total_weight, "the data")
     return DenseAccuracy(moments, fit.penalty.precision, fit.active, fit.model.feature_units)
-
-
-def is_one_graph(fit: FitState) -> bool:
-    """Whether there is one sample of a graph, whose score is 0 at the estimate: its terms give the variance."""
-    dataset = fit.needed.dataset
-    alone = fit.size.n == 1 and dataset.sample_weight is None and dataset.groups is None
-    return alone and fit.model.has_graph and fits_matrices(fit)
 
 
 def spatial_accuracy(fit: FitState, bandwidth: int | None = None) -> DenseAccuracy:

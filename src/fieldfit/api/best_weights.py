@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.result import Fit
 from fieldfit.arguments import instance_of, number_from_zero, one_of
-from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import check_identified, with_open_weights
 from fieldfit.models.sum_problem import SumProblem
@@ -88,8 +87,7 @@ def best_weights(
             "Fit data with weights='auto' instead."
         )
     vector = model.check_theta(theta)
-    codes, probability = model.joint_probabilities(vector)
-    table = Table(codes, model.names, model.states)
+    table, probability = model.weighted_samples(vector)
     structure = model.structure()
     chosen = AutoWeights(form=form, formula=formula, by=by, gamma=gamma, beta0=beta0, fallback=fallback)
     written = as_policy(policy)

@@ -309,7 +309,8 @@ def bootstrap_fit(
         raise DataError(
             "The bootstrap needs the samples in this process, and these are in several parts or on workers."
         )
-    chosen = _kind_for(dataset) if kind is None else kind
+    usual = "groups" if dataset.groups is not None else "parametric" if dataset.n_copies == 1 else "rows"
+    chosen = usual if kind is None else kind
     if chosen not in _DRAWS:
         raise FieldfitError(f"A bootstrap is of the kind {', '.join(map(repr, _DRAWS))} or None; got {kind!r}.")
     check, draw = _DRAWS[chosen]
@@ -384,13 +385,6 @@ def _each(refit: _Refit, seeds: list[int], n_jobs: int) -> Iterator[tuple[FloatA
     from joblib import Parallel, delayed
 
     yield from Parallel(n_jobs=n_jobs, return_as="generator")(delayed(refit)(each) for each in seeds)
-
-
-def _kind_for(dataset: Dataset) -> Resampling:
-    """The default kind for the data."""
-    if dataset.groups is not None:
-        return "groups"
-    return "parametric" if dataset.n_copies == 1 else "rows"
 
 
 def _drawn_rows(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:

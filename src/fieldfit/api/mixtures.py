@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.api.theory import asymptotics
-from fieldfit.data.samples import Table
 from fieldfit.models.base import check_model
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
@@ -167,8 +166,7 @@ def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]
             f"The model determines {theory.basis.shape[1]} functions of its {len(vector)} parameters only (gauge "
             "freedom), so their variances cannot be compared. Use a model with one parameter for each function."
         )
-    codes, probability = model.joint_probabilities(vector)
-    table = Table(codes, model.names, model.states)
+    table, probability = model.weighted_samples(vector)
     structure = model.structure()
     moments = MixtureMoments.enumerated(policies, structure, lambda z: model.compile(table, z), vector, probability)
     flops = [float(component_flops(model, policy) @ policy.bind(structure).mean()) for policy in policies]

@@ -10,14 +10,14 @@ from typing import Literal, cast, get_args
 from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import Checkpoint, as_checkpoint
-from fieldfit.arguments import positive_number, seed, truth_value, whole_number
+from fieldfit.arguments import one_of, positive_number, seed, truth_value, whole_number
 from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import DataError, FieldfitError, FloatArray
 from fieldfit.weights import AutoWeights, as_options
 
 #: More iterations than any fit makes.
@@ -56,6 +56,7 @@ class EstimationOptions:
         object.__setattr__(self, "max_iter", min(whole_number(self.max_iter, "max_iter", 0), _MOST_ITERATIONS))
         object.__setattr__(self, "random_state", seed(self.random_state))
         object.__setattr__(self, "check_drift", truth_value(self.check_drift, "check_drift"))
+        one_of(self.wide_rows, "wide_rows", ("refuse", "drop"), DataError)
         if not isinstance(self.method, str) or self.method not in get_args(Method):
             raise FieldfitError(
                 f"method is {self.method!r:.80}; it must be 'auto', 'lbfgs', 'newton' or, for chains, 'sgd'."

@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.fitting import fit
 from fieldfit.api.functionals import NamedFunctionals
-from fieldfit.api.prepare import check_wide_rows
 from fieldfit.api.sharded import DROPS_IN_ONE_PROCESS, Place, read_placed, shown
-from fieldfit.arguments import number_from_zero, positive_number, seed
+from fieldfit.arguments import number_from_zero, one_of, positive_number, seed
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, check_model
-from fieldfit.objective import ByParameter, precision_of
+from fieldfit.objective import ByParameter, Penalties
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.planner.pilot import plain_problem
 from fieldfit.planner.planning import check_enough, make_plan
@@ -120,7 +119,7 @@ def plan(
     if not (isinstance(tol, str) and tol == "statistical"):
         tol = positive_number(tol, "tol", ", or 'statistical'")
     reading = number_from_zero(reading, "reading")
-    check_wide_rows(wide_rows)
+    one_of(wide_rows, "wide_rows", ("refuse", "drop"), DataError)
     began = time.process_time()
     place, dataset = read_placed(
         model, data, Policy.parse("PL1"), backend=backend, shards=shards, sample_weight=sample_weight,
@@ -135,7 +134,7 @@ def plan(
     seconds = time.process_time() - began
     names = model.parameter_names
     chosen = None if functionals is None else NamedFunctionals(functionals, names)
-    precision = None if sigma2 is None else precision_of(sigma2, names)
+    precision = None if sigma2 is None else Penalties.of(sigma2, None, names).precision
     check_enough(dataset.n_copies)
     model.refuse_constant(seen, np.ones(len(names), dtype=bool) if precision is None else precision == 0)
     fitted = partial(

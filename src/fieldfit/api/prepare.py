@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import one_of, unmasked
+from fieldfit.arguments import unmasked
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
@@ -140,11 +140,6 @@ class Prepared:
         return replace(self, penalty=Penalties.none(len(self.free)))
 
 
-def check_wide_rows(wide_rows: str) -> None:
-    """Check ``wide_rows``."""
-    one_of(wide_rows, "wide_rows", ("refuse", "drop"), DataError)
-
-
 def prepare(
     model: Model,
     dataset: Dataset,
@@ -161,7 +156,6 @@ def prepare(
     With counts and a random Z the samples are copied, and each copy has its own Z. ``wide_rows`` says what to do with
     samples whose missing values cannot be summed out: "refuse" or "drop".
     """
-    check_wide_rows(wide_rows)
     if dataset.has_counts and not bound.everything:
         dataset = dataset.copies()
         bound = bound.policy.bind(model.structure(dataset))  # copies of sequences are separate sequences

@@ -47,16 +47,8 @@ class StandardErrors(FitState):
     """The methods of `Fit` for accuracy."""
 
     @cached_property
-    def _robust(self) -> Accuracy:
-        return robust_accuracy(self)
-
-    @cached_property
-    def _model_based(self) -> Accuracy:
-        return model_accuracy(self, lambda: self._robust)
-
-    @cached_property
-    def _spatial(self) -> DenseAccuracy:
-        return spatial_accuracy(self)
+    def _accuracies(self) -> dict[Kind, Accuracy]:
+        return {}
 
     def spatial_accuracy(self, bandwidth: int | None = None) -> DenseAccuracy:
         """Return bread and meat from the dependence between the sites of each sample, for one image or few.
@@ -102,9 +94,12 @@ class StandardErrors(FitState):
                 f"Standard errors are of the kind 'robust', 'model' or 'spatial'; got {kind!r}. To select parameters, use "
                 f"parameters=[…]."
             )
-        if kind == "spatial":
-            return self._spatial
-        return self._robust if kind == "robust" else self._model_based
+        if kind not in self._accuracies:
+            if kind == "model":
+                self._accuracies[kind] = model_accuracy(self, self.accuracy)
+            else:
+                self._accuracies[kind] = robust_accuracy(self) if kind == "robust" else spatial_accuracy(self)
+        return self._accuracies[kind]
 
     def dense_accuracy(self, kind: Kind = "robust") -> DenseAccuracy:
         """Return bread and meat as matrices.

@@ -23,6 +23,7 @@ from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
 from fieldfit.variance import Moments
 from fieldfit.variance.separation import concerned_by
 from fieldfit.weights import WeightsResult
+from fieldfit.words import counted
 
 #: Most iterations in the history of a fit.
 MOST_KEPT_ITERATIONS = 500
@@ -105,14 +106,12 @@ class SampleSize:
         return self.n == 1 or (self.weighted and not self.counts and self.total < 1 + 1e-9)
 
     def __str__(self) -> str:
-        return self._samples() + ("" if self.groups is None else f" in {self.groups:,} groups")
-
-    def _samples(self) -> str:
+        groups = "" if self.groups is None else f" in {self.groups:,} groups"
         if self.counts:
-            return f"{self.total:,.0f} samples ({self.n:,} distinct rows)"
+            return f"{self.total:,.0f} samples ({self.n:,} distinct rows){groups}"
         if not self.weighted or np.isclose(self.total, self.n, rtol=1e-9):
-            return f"{self.n:,} sample{'' if self.n == 1 else 's'}"
-        return f"{self.n:,} weighted samples (effective size {self.total:,.1f})"
+            return f"{counted(self.n, 'samples')}{groups}"
+        return f"{self.n:,} weighted samples (effective size {self.total:,.1f}){groups}"
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class FieldModel(FieldInference):
         distinct = {id(labels): labels for labels in states}
         checked = {key: _checked_labels(labels) for key, labels in distinct.items()}
         self.states = tuple(checked[id(labels)] for labels in states)
-        self._name(names if names is not None else [f"x{v}" for v in range(self.m)])
+        self.names = checked_names([f"x{v}" for v in range(self.m)] if names is None else names, self.m)
         self.named = names is not None
         for variable in self.observed:
             if not 0 <= variable < self.m:
@@ -102,10 +102,6 @@ class FieldModel(FieldInference):
         """Numbers of variables, observed variables and parameters."""
         observed = {"observed": len(self.observed)} if self.observed else {}
         return {"variables": self.m, **observed, **super().sizes()}
-
-    def _name(self, names: Sequence[str]) -> None:
-        self.names = checked_names(names, self.m)
-        self.named = True
 
     def with_names(self, names: Sequence[str]) -> Self:
         """Return the same model with other names for its variables.
@@ -126,7 +122,7 @@ class FieldModel(FieldInference):
         ['age:vote']
         """
         named = copy(self)
-        named._name(names)
+        named.names, named.named = checked_names(names, self.m), True
         return named
 
     @cached_property

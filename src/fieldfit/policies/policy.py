@@ -193,7 +193,8 @@ class Policy:
         array([0.5, 0.5, 0.5])
         """
         # What averages over its components keeps their number: parts of these samples then have the same weights.
-        policy = Policy(tuple(law.over(structure) for law in self.laws))
+        over = tuple(law.over(structure) for law in self.laws)
+        policy = self if over == self.laws else Policy(over)
         laws: list[BoundLaw] = []
         stream = _FIRST_STREAM
         for law in policy.laws:
@@ -226,6 +227,7 @@ class BoundPolicy:
         self.laws = laws
         self.families: tuple[BoundFamily, ...] = tuple(family for law in laws for family in law.families)
         self.betas: tuple[float | FloatArray, ...] = tuple(beta for law in laws for beta in law.betas)
+        self._varies = any(family.size is None for family in self.families)
         offsets = np.cumsum([0, *(len(law.betas) for law in policy.laws)])
         self.family_terms: tuple[int, ...] = tuple(
             int(offset) + term for law, offset in zip(laws, offsets, strict=False) for term in law.family_terms
@@ -241,10 +243,6 @@ class BoundPolicy:
     def everything(self) -> bool:
         """Whether Z is 1 with certainty, so that any two draws are the same (ordinary composite likelihood)."""
         return all(np.min(lam) == 1.0 for lam in self.lams(0 if self._varies else None))
-
-    @property
-    def _varies(self) -> bool:
-        return any(family.size is None for family in self.families)
 
     def draw(self, seed: int, start: int, stop: int) -> Selection:
         """Z of the samples start..stop, the same for a sample in any range."""

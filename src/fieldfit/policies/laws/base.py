@@ -157,17 +157,14 @@ class Law(ABC):
 
     def can_count(self) -> bool:
         """Whether any component that can be selected has a positive weight."""
-        return any(
-            _some_positive(1.0 if lam is None else lam, b) for lam, b in zip(self.lams, self.betas, strict=True)
-        )
-
-
-def _some_positive(lam: Numbers, beta: Numbers) -> bool:
-    """Whether λβ is positive anywhere; lists of different lengths are refused later, where the components are known."""
-    ours, theirs = np.atleast_1d(lam), np.atleast_1d(beta)
-    if 1 not in (len(ours), len(theirs)) and len(ours) != len(theirs):
-        return True
-    return bool(np.any((ours > 0) & (theirs > 0)))
+        for lam, beta in zip(self.lams, self.betas, strict=True):
+            lams, betas = np.atleast_1d(1.0 if lam is None else lam), np.atleast_1d(beta)
+            # Lists of different lengths are refused later, where the components are known.
+            if 1 not in (len(lams), len(betas)) and len(lams) != len(betas):
+                return True
+            if np.any((lams > 0) & (betas > 0)):
+                return True
+        return False
 
 
 class LawOfTerms(Law):
