@@ -106,6 +106,7 @@ def test_checkpoints_of_other_fits_are_refused(samples, tmp_path):
     resumed = ff.Checkpoint(path, resume=True)
     for arguments, what in (
         ((model, values[1:], "PL1", {}), "set of samples"),
+        ((model, values[:, ::-1], "PL1", {}), "set of samples"),
         ((model, values, "PL1 + PL2", {}), "policy"),
         ((ff.BoltzmannMachine(9), values, "PL1", {}), "model"),
         ((model, values, "PL1", {"sigma2": 1.0}), "penalty"),
@@ -116,8 +117,13 @@ def test_checkpoints_of_other_fits_are_refused(samples, tmp_path):
         *given, options = arguments
         with pytest.raises(FieldfitError, match=f"another {what}"):
             ff.fit(*given, checkpoint=resumed, **options)
-    with pytest.raises(FieldfitError, match="makes its separate fits at once"):
-        ff.fit(model, values, "Nodewise >> optimal", checkpoint=tmp_path / "other")
+    labels = [["A", "B"]] * 5 + [["B", "A"]] * 5
+    sizes = np.linspace(0.0, 2.0, 10)
+    first, other = ([[{"size": sign * size}, {"size": size}] for size in sizes] for sign in (1, -1))
+    ff.CRFTagger("FL", features=None).fit(first, labels, checkpoint=tmp_path / "tagger")
+    again = ff.Checkpoint(tmp_path / "tagger", resume=True)
+    with pytest.raises(FieldfitError, match="another set of samples"):  # other values of the same features
+        ff.CRFTagger("FL", features=None).fit(other, labels, checkpoint=again)
     with pytest.raises(FieldfitError, match="must be the path"):
         ff.fit(model, values, checkpoint=3)  # type: ignore[arg-type]
     with pytest.raises(FieldfitError, match="seconds"):
@@ -137,6 +143,13 @@ def test_damaged_checkpoints_are_refused(samples, tmp_path):
         {"work": np.zeros(5)},
         {"steps": np.zeros((1, 2))},
         {"point": np.zeros(0)},
+        {"point": np.array([np.inf, 1.0])},
+        {"x": arrays["x"] * np.nan},
+        {"gradient": arrays["gradient"] + np.inf},
+        {"work": np.array([2**63 - 1, 0])},
+        {"work": np.array([3, -1])},
+        {"changes": arrays["changes"] * np.nan},
+        {"search": arrays["search"] + np.inf},
     )
     for change in damages:
         write_container(path, header, arrays | change)

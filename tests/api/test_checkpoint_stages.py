@@ -8,7 +8,7 @@ import pytest
 import fieldfit as ff
 from fieldfit.api.checkpoint import SecondKeeper
 from fieldfit.data.container import read_container, write_container
-from fieldfit.refinement import scoring
+from fieldfit.refinement import scoring, separate_fits
 from fieldfit.refinement.statistical import StatisticalStop
 from fieldfit.types import FieldfitError
 
@@ -130,6 +130,34 @@ def test_statistical_tolerance(samples, tmp_path, stop):
     rest = ff.fit(model, values, "PL1 + PL2", checkpoint=ff.Checkpoint(tmp_path / "state", resume=True), **options)
     assert rest.theta.tobytes() == whole.theta.tobytes()
     assert (rest.iterations, rest.evaluations, rest.message) == (whole.iterations, whole.evaluations, whole.message)
+
+
+@pytest.mark.parametrize("shards", [None, 2])
+def test_separate_fits(samples, tmp_path, monkeypatch, shards):
+    """Each stop comes one fit later than the one before it; fits on shards have one answer."""
+    model, values = samples
+    usual, policy, told = separate_fits.fit_node, "Nodewise >> optimal", list[str]()
+    whole = ff.fit(model, values, policy, shards=shards)
+    path = tmp_path / "state"
+    kept = ff.Checkpoint(path, every=0, resume=True, tell=told.append)
+    for _ in range(model.m - 1 if shards is None else 1):
+        with monkeypatch.context() as patch:
+            interrupting(patch, separate_fits, "fit_node", 2)
+            with pytest.raises(KeyboardInterrupt):
+                ff.fit(model, values, policy, checkpoint=kept, shards=shards)
+    assert separate_fits.fit_node is usual
+    if shards is None:
+        assert told[-1].endswith(f"has {model.m - 2} separate fits")
+    for _ in range(2):
+        rest = ff.fit(model, values, policy, checkpoint=kept, shards=shards)
+        assert rest.theta.tobytes() == whole.theta.tobytes()
+        assert (rest.iterations, rest.evaluations) == (whole.iterations, whole.evaluations)
+        assert rest.standard_errors().tobytes() == whole.standard_errors().tobytes()
+    header, arrays = read_container(path)
+    for name, array in arrays.items():
+        write_container(path, header, arrays | {name: array[..., :-1]})
+        with pytest.raises(FieldfitError, match="saved state is not one of"):
+            ff.fit(model, values, policy, checkpoint=kept, shards=shards)
 
 
 def test_other_estimators_and_damage_are_refused(samples, tmp_path, monkeypatch):

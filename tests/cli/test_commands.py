@@ -482,7 +482,7 @@ def test_resume_says_where_the_fit_continues(run, votes, tmp_path):
     state = tmp_path / "fit.state"
     options = ("fit", votes, "--checkpoint", state, "--resume", "--rows", 0)
     first = run(*options)
-    assert f"{state} does not exist: the fit starts from the beginning" in first.err
+    assert f"{state} does not exist: there is nothing to resume, the work starts from the beginning" in first.err
     done = run("fit", votes, "--json").json["iterations"]
     assert f"resuming: {state} has the state after {done} iterations\n" in run(*options).err
     other = run(*options, "--sigma2", 5)

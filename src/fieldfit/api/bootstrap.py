@@ -258,8 +258,6 @@ class _Refit:
                 again = fitted_like(self.fit, samples, seed_of_selection)
         except (ModelError, DataError) as error:
             return np.full(r, np.nan), np.zeros(r, dtype=bool), str(error)
-        if again.interrupted:
-            raise KeyboardInterrupt
         return again.theta, again.at_infinity, ""
 
 

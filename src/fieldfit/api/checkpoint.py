@@ -18,8 +18,6 @@ import numpy as np
 from fieldfit.api.prepare import Prepared
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
-from fieldfit.policies import Policy
-from fieldfit.refinement.staged import Staged
 from fieldfit.types import Array, Arrays, FieldfitError, FieldfitWarning, FileAccessError, FloatArray
 from fieldfit.words import counted
 
@@ -95,6 +93,13 @@ class StageCheckpoint(Checkpoint):
 
     estimator: str = ""
     second: bool = False
+
+
+def told_keeper(checkpoint: Checkpoint, prepared: Prepared, method: str) -> FileKeeper:
+    """`file_keeper`, after the checkpoint's ``tell`` was called if the fit continues from the file."""
+    keeper = file_keeper(checkpoint, prepared, method)
+    keeper.tell()
+    return keeper
 
 
 def file_keeper(checkpoint: Checkpoint, prepared: Prepared, method: str) -> FileKeeper:
@@ -181,7 +186,7 @@ class FileKeeper:
                 )
 
     def _counted(self, state: State) -> State:
-        self._written = _iterations(state)
+        self._written = len(state["nodes"]) if "nodes" in state and state["nodes"].ndim else _iterations(state)
         return state
 
 
@@ -247,7 +252,7 @@ def round_keepers(
 
 
 class ReplicateKeeper(FileKeeper):
-    """Keeps the finished resamples of a bootstrap: arrays with a row for each."""
+    """Keeps the finished resamples of a bootstrap, or separate fits: arrays with a row for each."""
 
     def _counted(self, state: State) -> State:
         self._written = next((len(array) for array in state.values() if array.ndim), 0)
@@ -258,7 +263,7 @@ class ReplicateKeeper(FileKeeper):
         cls, checkpoint: Checkpoint, prepared: Prepared, estimator: str, theta: FloatArray, what: str
     ) -> ReplicateKeeper:
         """``what`` describes the resamples; they belong to this estimator and its θ."""
-        identity = _identity(prepared, f"{what} of {_digest('', theta)}")
+        identity = _identity(prepared, f"{what} of {digest('', theta)}")
         return cls(checkpoint, identity | {"policy": estimator})
 
 
@@ -268,8 +273,11 @@ def describe_state(path: str | os.PathLike[str]) -> str:
     if rounds := _rounds(arrays):
         iterations = counted(_iterations(rounds[-1]) or 0, "iterations")
         return f"the state after {iterations} of fit {len(rounds)} of the automatic weights"
-    if "resamples" in arrays and arrays["resamples"].ndim:
-        return counted(len(arrays["resamples"]), "resamples")
+    for name, things in (("resamples", "resamples"), ("nodes", "separate fits")):
+        if name in arrays and arrays[name].ndim:
+            return counted(len(arrays[name]), things)
+    if "parts" in arrays:
+        return counted(int(arrays["parts"].sum()), "finished parts")
     first, second = _stages(arrays)
     state = f"the state after {counted(_iterations(second or first) or 0, 'iterations')}"
     return f"{state} of the second stage" if second else state
@@ -302,28 +310,20 @@ def _identity(prepared: Prepared, method: str) -> dict[str, str]:
     l1 = np.zeros(0) if penalty.l1 is None else penalty.l1
     groups = () if penalty.l1_groups is None else (penalty.l1_groups,)
     return {
-        "model": _digest(json.dumps(header, sort_keys=True, default=str), *(arrays[name] for name in sorted(arrays))),
+        "model": digest(json.dumps(header, sort_keys=True, default=str), *(arrays[name] for name in sorted(arrays))),
         "policy": str(prepared.policy),
-        "data": prepared.fingerprint,
-        "options": _digest("", penalty.sigma2, l1, prepared.start, prepared.free, *groups),
+        "data": prepared.exact_fingerprint,
+        "options": digest("", penalty.sigma2, l1, prepared.start, prepared.free, *groups),
         "random_state": str(prepared.random_state),
         "method": method,
         "shards": prepared.division,
     }
 
 
-def _digest(text: str, *arrays: Array) -> str:
+def digest(text: str, *arrays: Array) -> str:
+    """A short text that identifies a text and arrays."""
     digest = blake2b(text.encode(), digest_size=16)
     for array in arrays:
         digest.update(repr((array.shape, array.dtype.str)).encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
-
-
-def refuse_checkpoint(estimator: Policy | Staged) -> None:
-    """Raise an error for fits whose state a checkpoint cannot store."""
-    if isinstance(estimator, Staged) and not estimator.second.fits_first:
-        raise FieldfitError(
-            f"A checkpoint cannot store the state of '{estimator}', which makes its separate fits at once. Fit without one "
-            "of the two."
-        )

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.arguments import unmasked
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
@@ -98,6 +99,11 @@ class Prepared:
     def fingerprint(self) -> str:
         """A hash of the samples and their weights."""
         return self.model.fingerprint(self.dataset)
+
+    @cached_property
+    def exact_fingerprint(self) -> str:
+        """A hash of everything in the samples that the iterations of a fit depend on."""
+        return exact_fingerprint(self.dataset)
 
     @property
     def division(self) -> str:

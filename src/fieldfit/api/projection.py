@@ -256,7 +256,7 @@ def project(
         method="newton",
         gtol=positive_number(tol, "tol"),
         units=units,
-    )
+    ).uninterrupted()
     theta = solution.x
     bread, meat = theory_moments(
         bound, lambda selection: model.compile(table, selection), theta, probability, inside=False

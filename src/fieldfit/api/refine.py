@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fieldfit.api.checkpoint import StageCheckpoint, file_keeper
+from fieldfit.api.checkpoint import StageCheckpoint, told_keeper
 from fieldfit.api.estimation import assemble, drift_checked, fit_policy, prepare_fit, separated_at
 from fieldfit.api.options import EstimationOptions
 from fieldfit.api.prepare import prepare
@@ -105,7 +105,8 @@ def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOp
         first = assemble(prepared, prepared.start, not_fitted)
     if first.interrupted:
         return first
-    second = None if checkpoint is None else replace(checkpoint, second=True)
+    # Without a fit of the first stage the file has the second stage alone.
+    second = None if checkpoint is None else replace(checkpoint, second=staged.second.fits_first)
     made = _second(first, staged.second, second, options.tol)
     return drift_checked(made) if options.check_drift and not made.interrupted else made
 
@@ -114,7 +115,7 @@ def _first(fit: Fit, checkpoint: StageCheckpoint | None) -> FirstFit:
     """The parts of a fit that second stages use."""
     made, keeper = fit.needed, None
     if checkpoint is not None:
-        keeper = partial(file_keeper, checkpoint, replace(made, start=fit.theta), "second stage")
+        keeper = partial(told_keeper, checkpoint, replace(made, start=fit.theta), "second stage")
     return FirstFit(
         made.model, made.dataset, made.seen, made.bound, made.selection, made.problem, fit.theta, fit.free, fit.penalty,
         fit.random_state, keeper,

@@ -92,6 +92,11 @@ class ShardedPrepared(Prepared):
         return self.dataset.digest if isinstance(self.dataset, ShardedDataset) else super().fingerprint
 
     @property
+    def exact_fingerprint(self) -> str:
+        """A hash of everything in the samples."""
+        return self.dataset.exact if isinstance(self.dataset, ShardedDataset) else super().exact_fingerprint
+
+    @property
     def cost(self) -> Cost | None:
         """The cost of one evaluation."""
         if isinstance(self.problem, ShardedProblem) and isinstance(self.dataset, ShardedDataset):

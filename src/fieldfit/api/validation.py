@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.api.checkpoint import digest
+from fieldfit.api.finished_parts import Kept, as_parts, kept_parts
 from fieldfit.arguments import seed, whole_number
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.objective import ByParameter
 from fieldfit.policies import Policy, as_policy
 from fieldfit.steps import stepped
-from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray
+from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, Plain
 from fieldfit.variance.expectations import replicate_seeds
 
 if TYPE_CHECKING:
@@ -37,6 +42,7 @@ def cross_validate(
     sample_weight: ArrayLike | str | None = None,
     weight_kind: str = "importance",
     groups: ArrayLike | str | None = None,
+    checkpoint: Kept = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Compute the held-out negative log-likelihood of models, policies and penalties.
@@ -65,6 +71,8 @@ def cross_validate(
     groups : array_like, str or None, default: None
         Group of each sample, or the name of the column with the groups. The samples of a group are all in one fold, and
         the standard errors are over groups.
+    checkpoint : str, Path, Checkpoint or None, default: None
+        A file that keeps the scores of finished folds. With `Checkpoint`'s ``resume`` only the others are fitted.
     **options
         Other parameters of `fit`.
 
@@ -85,9 +93,8 @@ def cross_validate(
     """
     import pandas as pd
 
-    from fieldfit.api.fitting import fit
-
     random_state = seed(random_state)
+    parts = as_parts(checkpoint)
     models = dict(model) if isinstance(model, Mapping) else {"": model}
     policies = [policy] if isinstance(policy, Policy | str) else list(policy)
     penalties: list[ByParameter] = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
@@ -105,19 +112,16 @@ def cross_validate(
         for text in policies:
             for penalty in penalties:
                 loss = np.empty(n)
-                with stepped(f"cross-validation of {text}", range(folds)) as counted:
+                fitted = {"check_drift": False, **options, "sigma2": penalty}
+                validation = _Fold(candidate, dataset, text, score, random_state, fitted)
+                with (
+                    kept_parts(parts, member, **validation.identity) as part,
+                    stepped(f"cross-validation of {text}", range(folds)) as counted,
+                ):
                     for fold in counted:
-                        inside = np.flatnonzero(member != fold)
-                        fitted = fit(
-                            candidate,
-                            dataset.subset(inside),
-                            text,
-                            sigma2=penalty,
-                            random_state=random_state + fold,
-                            **{"check_drift": False, **options},
-                        )
-                        outside = np.flatnonzero(member == fold)
-                        loss[outside] = -held_out(fitted.model, fitted.theta, dataset.subset(outside), score)
+                        inside, outside = np.flatnonzero(member != fold), np.flatnonzero(member == fold)
+                        losses_of = partial(validation.losses, inside, outside, fold)
+                        loss[outside] = part({"losses": (len(outside),)}, losses_of)["losses"]
                 # No penalty is σ² = ∞, as in fit.sigma2: a column of numbers that can be sorted and plotted.
                 lines.append({"model": name, "policy": str(text), "sigma2": np.inf if penalty is None else penalty})
                 losses.append(loss)
@@ -134,6 +138,47 @@ def cross_validate(
     if list(models) == [""]:
         frame = frame.drop(columns="model")
     return frame.sort_values("nll", kind="stable").reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """One combination of a model, a policy and options, fitted without the samples of one fold."""
+
+    model: Model
+    dataset: Dataset
+    policy: Policy | str
+    score: Policy | str
+    random_state: int
+    options: Plain
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What the losses depend on, besides the folds."""
+        header, arrays = self.model.complete(self.dataset).specification()
+        given = [np.asarray(value) for value in self.options.values() if isinstance(value, np.ndarray)]
+        return {
+            "kind": "cross-validation",
+            "model": digest(repr(sorted(header.items())), *(arrays[name] for name in sorted(arrays))),
+            "policy": f"{self.policy}, scored by {self.score}",
+            "options": digest(repr(sorted(self.options.items())), *given),
+            "random_state": str(self.random_state),
+            "samples": exact_fingerprint(self.dataset),
+        }
+
+    def losses(self, inside: IntArray, outside: IntArray, fold: int) -> dict[str, FloatArray]:
+        """The negative scores of the held-out samples."""
+        from fieldfit.api.fitting import fit
+
+        fitted = fit(
+            self.model,
+            self.dataset.subset(inside),
+            self.policy,
+            random_state=self.random_state + fold,
+            **self.options,
+        )
+        if fitted.interrupted:
+            raise KeyboardInterrupt
+        return {"losses": -held_out(fitted.model, fitted.theta, self.dataset.subset(outside), self.score)}
 
 
 def weighted_means(
@@ -324,7 +369,10 @@ def goodness_of_fit(
 
 
 def fitted_like(fit: StandardErrors, samples: Dataset, seed: int, more: Mapping[str, float] | None = None) -> Fit:
-    """The same model, policy, penalty and fixed parameters (and ``more``) on other samples, with their own selection."""
+    """The same model, policy, penalty and fixed parameters (and ``more``) on other samples, with their own selection.
+
+    Ctrl-C raises KeyboardInterrupt: the estimate of an interrupted fit would be wrong for the caller.
+    """
     from fieldfit.api.fitting import fit as fit_again
 
     names = fit.model.parameter_names
@@ -332,7 +380,7 @@ def fitted_like(fit: StandardErrors, samples: Dataset, seed: int, more: Mapping[
     start = fit.theta.copy()
     for place in np.flatnonzero([name in fixed for name in names]) if more else ():
         start[place] = fixed[names[int(place)]]
-    return fit_again(
+    again = fit_again(
         fit.model,
         samples,
         fit.estimator,
@@ -344,3 +392,6 @@ def fitted_like(fit: StandardErrors, samples: Dataset, seed: int, more: Mapping[
         start=start,
         check_drift=False,
     )
+    if again.interrupted:
+        raise KeyboardInterrupt
+    return again

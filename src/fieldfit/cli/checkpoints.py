@@ -20,7 +20,7 @@ CheckpointOption = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="FILE",
-        help="Save the state of the fit to this file; --resume continues from it. Default: no checkpoint.",
+        help="Save the state of the work to this file; --resume continues from it. Default: no checkpoint.",
     ),
 ]
 CheckpointEvery = Annotated[
@@ -40,7 +40,7 @@ def checkpoint_from_options(path: Path | None, every: float, resume: bool) -> Ch
     from fieldfit.api.checkpoint import Checkpoint
 
     if resume and not path.exists():
-        note(f"{path} does not exist: the fit starts from the beginning")
+        note(f"{path} does not exist: there is nothing to resume, the work starts from the beginning")
     return Checkpoint(path, every, resume, note)
 
 
@@ -50,7 +50,9 @@ def how_to_continue(checkpoint: Checkpoint) -> str:
 
 
 @contextmanager
-def told_interrupts(checkpoint: Checkpoint | None) -> Iterator[None]:
+def told_interrupts(
+    checkpoint: Checkpoint | None, when: str = "Interrupted before there was an estimate"
+) -> Iterator[None]:
     """Name the checkpoint if Ctrl-C leaves no estimate: before the first iteration, or in a second stage."""
     try:
         yield
@@ -58,4 +60,4 @@ def told_interrupts(checkpoint: Checkpoint | None) -> Iterator[None]:
         if checkpoint is None or not os.path.exists(checkpoint.path):
             raise
         state = how_to_continue(checkpoint)
-        raise InterruptedFitError(f"Interrupted before there was an estimate; {state}.") from None
+        raise InterruptedFitError(f"{when}; {state}.") from None

@@ -197,11 +197,11 @@ class _Reader:
 
     def read(self, kind: str | None) -> tuple[Plain, Arrays]:
         try:
-            status = os.stat(self.path)
-            if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait forever
+            if not stat.S_ISREG(os.stat(self.path).st_mode):  # opening a pipe would wait forever
                 self.fail("it is not a regular file", "Give the path of a file that was saved by fieldfit.")
             with open(self.path, "rb") as file:
-                return self.read_archive(file, status.st_size, kind)
+                # A checkpoint may have been replaced in the meantime: the size is that of the open file.
+                return self.read_archive(file, os.fstat(file.fileno()).st_size, kind)
         except FileFormatError:
             raise
         except (OSError, ValueError) as error:  # ValueError: a path with a zero byte

@@ -9,6 +9,7 @@ left out.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 from hashlib import blake2b
 
 import numpy as np
@@ -33,6 +34,15 @@ def fingerprint(dataset: Dataset, *, given: Collection[int] = (), symbols: bool 
         parts += [_digest(dataset.indptr), _digest(dataset.indices)] if symbols else []
     if dataset.sample_weight is not None and _weighted(dataset.sample_weight, dataset.weight_kind):
         parts.append(_digest(_scaled(dataset.sample_weight, dataset.weight_kind), dataset.weight_kind))
+    return blake2b(b"".join(parts), digest_size=16).hexdigest()
+
+
+def exact_fingerprint(dataset: Dataset) -> str:
+    """32 hexadecimal digits for all that a fit may depend on: every array, in its order, with features and covariates."""
+    parts = []
+    for field in fields(dataset):
+        value = getattr(dataset, field.name)
+        parts.append(_digest(value) if isinstance(value, np.ndarray) else repr((field.name, value)).encode())
     return blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.api.checkpoint import Checkpoint, as_checkpoint
 from fieldfit.api.validation import cross_validate
 from fieldfit.data.chunks import chunk_scores
 from fieldfit.data.encoders import Encoder, names_of
@@ -85,16 +88,22 @@ def validated_sigma2(
     folds: int,
     sample_weight: ArrayLike | None,
     options: Plain,
+    checkpoint: str | os.PathLike[str] | Checkpoint | None,
 ) -> tuple[float | None, pd.DataFrame]:
-    """The σ² of the least held-out negative log-likelihood, with the table of all; sentences count by their weights."""
+    """The σ² of the least held-out negative log-likelihood, with the table of all; sentences count by their weights.
+
+    The finished folds are in a file of their own beside the checkpoint.
+    """
     if isinstance(sequences, Pieces):
         raise DataError(
             "sigma2 is chosen by cross-validation on sentences in this process, and these are in files. Give sigma2 as a "
             "number, or read the files first."
         )
+    kept = as_checkpoint(checkpoint)
     table = cross_validate(
-        model, sequences.weighted(sample_weight), policy, sigma2=list(grid), folds=folds, **options
-    )
+        model, sequences.weighted(sample_weight), policy, sigma2=list(grid), folds=folds,
+        checkpoint=None if kept is None else replace(kept, path=f"{os.fspath(kept.path)}.cv"), **options,
+    )  # fmt: skip
     best = float(table["sigma2"].iloc[0])
     return (best if best < float("inf") else None), table
 

@@ -227,7 +227,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             Number of pieces of the sentences, as in `fieldfit.fit`. With `SentenceFiles` each file is one.
         checkpoint : str, Path, Checkpoint or None, default: None
             File that keeps the state of the fit, as in `fieldfit.fit`. Early stopping is part of the state. The
-            cross-validation of sigma2 is not, and is repeated.
+            finished folds of the cross-validation of sigma2 are in another file, with ``.cv`` at the end of its name.
 
         Returns
         -------
@@ -268,8 +268,9 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
             else:
                 # A fold must not forbid what the others have.
                 sigma2, self.cv_results_ = validated_sigma2(
-                    observed if forbids else model, sequences, self.policy, grid, self.cv, sample_weight, options
-                )
+                    observed if forbids else model, sequences, self.policy, grid, self.cv, sample_weight, options,
+                    checkpoint,
+                )  # fmt: skip
             begin = None
             if start is not None:
                 begin = transferred(start.fit_ if isinstance(start, CRFTagger) else start, observed)

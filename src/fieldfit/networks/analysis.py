@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.finished_parts import Kept
 from fieldfit.networks.bootstrap import bootstrap
 from fieldfit.networks.centrality import centrality, predictability
 from fieldfit.networks.intervals import edge_intervals
@@ -149,6 +150,7 @@ def analyse(
     resamples: int = 0,
     random_state: int = 0,
     progress: Progress | None = None,
+    checkpoint: Kept = None,
 ) -> Analysis:
     """Estimate a network with intervals, centralities and predictabilities.
 
@@ -166,6 +168,8 @@ def analyse(
         Seed of the bootstrap.
     progress : callable or None, default: None
         Called with the steps done and all steps: regressions, or bootstrap samples.
+    checkpoint : str, Path, Checkpoint or None, default: None
+        As in `bootstrap`.
 
     Returns
     -------
@@ -190,8 +194,9 @@ def analyse(
     nodes = centrality(network)
     if resamples:
         drawn = bootstrap(
-            answers, resamples=resamples, gamma=gamma, rule=rule, random_state=random_state, progress=progress
-        )
+            answers, resamples=resamples, gamma=gamma, rule=rule, random_state=random_state, progress=progress,
+            checkpoint=checkpoint,
+        )  # fmt: skip
         columns = {"lower": "weight_lower", "upper": "weight_upper"}
         more = drawn.edges(level).drop(columns=["weight", "se"]).rename(columns=columns)
         edges = edges.merge(more, on=["from", "to"])

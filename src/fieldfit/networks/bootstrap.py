@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.finished_parts import Kept, kept_parts
 from fieldfit.networks.centrality import MEASURES, centralities
 from fieldfit.networks.debiased import debiased_couplings, debiased_with_errors
 from fieldfit.networks.network import Network
@@ -144,6 +146,7 @@ def bootstrap(
     rule: str = "and",
     random_state: int = 0,
     progress: Progress | None = None,
+    checkpoint: Kept = None,
 ) -> NetworkBootstrap:
     """Estimate the networks of bootstrap samples.
 
@@ -159,6 +162,8 @@ def bootstrap(
         Seed. The same seed gives the same result.
     progress : callable or None, default: None
         Called with the number of bootstrap samples done and of all.
+    checkpoint : str, Path, Checkpoint or None, default: None
+        A file that keeps the finished bootstrap samples. With `Checkpoint`'s ``resume`` only the others are computed.
 
     Returns
     -------
@@ -181,12 +186,22 @@ def bootstrap(
     rows, counts = answers.distinct[0], answers.counts
     _, errors = debiased_with_errors(rows, counts.astype(np.float64), network.regressions, network.thresholds)
     draw = bootstrap_weights(counts, np.random.default_rng(random_state))
-    couplings, debiased = [], []
-    for weights in batches(draw, resamples, answers.m, progress):
+
+    def estimated(weights: FloatArray) -> dict[str, FloatArray]:
         regressions, thresholds = chosen_regressions(rows, weights, gamma)
-        couplings.append(combine(regressions))
-        debiased += [debiased_couplings(rows, *each) for each in zip(weights, regressions, thresholds, strict=True)]
-    return NetworkBootstrap(network, np.concatenate(couplings), np.stack(debiased), errors)
+        each = zip(weights, regressions, thresholds, strict=True)
+        debiased = [debiased_couplings(rows, *one) for one in each]
+        return {"couplings": combine(regressions), "debiased": np.stack(debiased)}
+
+    couplings, debiased = [], []
+    what = {"kind": "bootstrap of a network", "gamma": gamma, "rule": rule, "random_state": random_state}
+    with kept_parts(checkpoint, rows, counts, **what, number_of_resamples=resamples) as part:
+        for weights in batches(draw, resamples, answers.m, progress):
+            shape = len(weights), answers.m, answers.m
+            made = part({"couplings": shape, "debiased": shape}, partial(estimated, weights))
+            couplings.append(made["couplings"])
+            debiased.append(made["debiased"])
+    return NetworkBootstrap(network, np.concatenate(couplings), np.concatenate(debiased), errors)
 
 
 def _deviation(drawn: FloatArray) -> FloatArray:

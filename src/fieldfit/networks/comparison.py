@@ -11,10 +11,12 @@ same stopping rule of paths.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.finished_parts import Kept, kept_parts
 from fieldfit.networks.intervals import false_discovery_rates
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions, resampled_networks
@@ -172,6 +174,7 @@ def compare_groups(
     rule: str = "and",
     random_state: int = 0,
     progress: Progress | None = None,
+    checkpoint: Kept = None,
 ) -> Comparison:
     """Compare the networks of two groups by permutation tests.
 
@@ -191,6 +194,8 @@ def compare_groups(
         Seed. The same seed gives the same result.
     progress : callable or None, default: None
         Called with the number of permutations done and of all.
+    checkpoint : str, Path, Checkpoint or None, default: None
+        A file that keeps the finished permutations. With `Checkpoint`'s ``resume`` only the others are computed.
 
     Returns
     -------
@@ -222,14 +227,24 @@ def compare_groups(
     observed = _weights(together, list(both))
     first, second = resampled_networks(together.names, together.distinct[0], observed, gamma=gamma, rule=rule)
     draw = permuted_groups(together.counts, int(first.n), np.random.default_rng(random_state))
-    parts, strengths = [], []
-    for weights in batches(draw, permutations, answers.m, progress, of_two=True):
+
+    def compared(weights: FloatArray) -> dict[str, FloatArray]:
         couplings = combine(chosen_regressions(together.distinct[0], weights, gamma)[0])
-        parts.append(couplings[0::2] - couplings[1::2])
         strength = np.abs(couplings).sum(axis=(1, 2)) / 2.0
-        strengths.append(strength[0::2] - strength[1::2])
+        return {"differences": couplings[0::2] - couplings[1::2], "strengths": strength[0::2] - strength[1::2]}
+
+    differences, strengths = [], []
+    what = {"kind": "comparison of networks", "gamma": gamma, "rule": rule, "random_state": random_state}
+    with kept_parts(
+        checkpoint, together.distinct[0], observed, **what, number_of_permutations=permutations
+    ) as finished:
+        for weights in batches(draw, permutations, answers.m, progress, of_two=True):
+            b, m = len(weights) // 2, answers.m
+            made = finished({"differences": (b, m, m), "strengths": (b,)}, partial(compared, weights))
+            differences.append(made["differences"])
+            strengths.append(made["strengths"])
     names = list(both)
-    return Comparison((names[0], names[1]), (first, second), np.concatenate(parts), np.concatenate(strengths))
+    return Comparison((names[0], names[1]), (first, second), np.concatenate(differences), np.concatenate(strengths))
 
 
 def _two_groups(answers: Responses, groups: tuple[str, str] | None) -> dict[str, Responses]:

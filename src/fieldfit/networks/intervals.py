@@ -154,6 +154,8 @@ def _quiet_refit(answers: Responses, network: Network) -> Fit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SeparationWarning)
         fitted = refit(answers, network)
+    if fitted.interrupted:
+        raise KeyboardInterrupt
     if fitted.separated:
         warnings.warn(
             f"Refit of the network's edges: {infinite_optimum(fitted.separated)} They have no interval of the refit. The "

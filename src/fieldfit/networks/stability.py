@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.finished_parts import Kept, kept_parts
 from fieldfit.networks.logistic_paths import logistic_paths
 from fieldfit.networks.nodewise import checked_rule, split
 from fieldfit.networks.resampling import Progress, batches, halves
@@ -111,6 +113,7 @@ def stability_selection(
     rule: str = "and",
     random_state: int = 0,
     progress: Progress | None = None,
+    checkpoint: Kept = None,
 ) -> StabilitySelection:
     """Find edges that are selected in most halves of the samples.
 
@@ -130,6 +133,8 @@ def stability_selection(
         Seed. The same seed gives the same result.
     progress : callable or None, default: None
         Called with the number of pairs of halves done and of all.
+    checkpoint : str, Path, Checkpoint or None, default: None
+        A file that keeps the finished pairs. With `Checkpoint`'s ``resume`` only the others are computed.
 
     Returns
     -------
@@ -159,10 +164,16 @@ def stability_selection(
     lambdas = largest * np.geomspace(1.0, _RATIO, _LENGTH)
     selected = np.zeros((_LENGTH, m, m))
     draw = halves(counts, np.random.default_rng(random_state))
-    for weights in batches(draw, pairs, m, progress, of_two=True):
+
+    def counted_edges(weights: FloatArray) -> dict[str, FloatArray]:
         coefficients = logistic_paths(rows, weights, lambdas=lambdas).coefficients.transpose(0, 2, 1, 3)
         edges = combine(split(coefficients)[0]) != 0
-        selected += np.maximum.accumulate(edges, axis=1).sum(axis=0)
+        return {"selected": np.maximum.accumulate(edges, axis=1).sum(axis=0)}
+
+    what = {"kind": "stability selection", "rule": rule, "random_state": random_state, "number_of_pairs": pairs}
+    with kept_parts(checkpoint, rows, counts, **what) as part:
+        for weights in batches(draw, pairs, m, progress, of_two=True):
+            selected += part({"selected": selected.shape}, partial(counted_edges, weights))["selected"]
     shares = selected / (2 * pairs)
     total = m * (m - 1) / 2
     most = math.sqrt(false_edges * (2 * threshold - 1) * total)

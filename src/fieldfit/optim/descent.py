@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.optim.keeping import Keeper, State, read_history, refused_state, saved_history
+from fieldfit.optim.keeping import Keeper, State, check_finite, read_history, refused_state, saved_history
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -22,6 +22,8 @@ ValueGradient = Callable[[FloatArray], tuple[float, FloatArray]]
 
 #: Iterations that lower neither the value, by more than this share of it, nor the gradient norm are the work of rounding.
 _STALLED, _ROUNDING = 20, 1e-14
+#: More evaluations than any descent makes.
+_MOST_EVALUATIONS = 2**53
 
 
 def start_point(x0: FloatArray) -> FloatArray:
@@ -202,7 +204,10 @@ class Descent(ABC):
                 raise ValueError("shapes")
             value, norm = state["point"].tolist()
             self.current = Point(np.array(x, np.float64), np.array(gradient, np.float64), float(value), float(norm))
+            check_finite(x, gradient, state["point"])
             self._evaluations, self._hessian_products = (int(count) for count in state["work"])
+            if not all(0 <= count < _MOST_EVALUATIONS for count in (self._evaluations, self._hessian_products)):
+                raise ValueError("counts of work")
             self.take_state(state)
         self._start -= self._history[-1].seconds if self._history else 0.0
         self._whole = self.current

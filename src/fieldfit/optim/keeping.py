@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from fieldfit.optim.solution import Progress
-from fieldfit.types import Arrays, FieldfitError, FloatArray
+from fieldfit.types import Array, Arrays, FieldfitError, FloatArray
 
 #: Plain arrays by name: the point, the account of the work, and what the method itself remembers.
 State = Arrays
@@ -65,6 +65,12 @@ def read_history(state: State, tolerance: float = 0.0) -> list[Progress]:
     if rows.ndim != 2 or rows.shape[1] != 4:
         raise ValueError("shapes")
     return [Progress(int(k), float(v), float(g), float(s), tolerance) for k, v, g, s in rows.tolist()]
+
+
+def check_finite(*arrays: Array) -> None:
+    """Raise a ValueError if a number in an array of a state is not finite."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ValueError("numbers that are not finite")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
-from fieldfit.optim.keeping import Keeper, State
+from fieldfit.optim.keeping import Keeper, State, check_finite
 from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.memory import Memory
 from fieldfit.optim.preconditioner import (
@@ -134,6 +134,7 @@ class _Descent(Descent):
         self._steps = len(self._history) - 1
         if "stage" in state and self._staged is not None:
             self._stage = np.array(state["stage"], dtype=np.float64)
+            check_finite(self._stage)
             later = self._staged.later(self._stage)
             if later is not None:
                 self._use(later)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from fieldfit import _kernels
-from fieldfit.optim.keeping import State
+from fieldfit.optim.keeping import State, check_finite
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, IntArray
 
@@ -76,6 +76,7 @@ class Memory:
         self.steps[:used], self.changes[:used] = state["steps"], state["changes"]
         self._step_change[:], self._change_change[:] = state["step_change"], state["change_change"]
         self._search[:] = state["search"]
+        check_finite(self.steps[order], self.changes[order], self._step_change, self._change_change, self._search)
         self._order = order
 
     def moved(self, places: IntArray, search_gradient: FloatArray) -> Memory:

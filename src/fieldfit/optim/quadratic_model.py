@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fieldfit.optim.keeping import State
+from fieldfit.optim.keeping import State, check_finite
 from fieldfit.optim.memory import SINGLE_PRECISION_FROM, moved_vector
 from fieldfit.types import FloatArray, IntArray
 
@@ -55,6 +55,7 @@ class QuadraticModel:
         if len(set(order)) < len(order) or min(order, default=0) < 0:
             raise ValueError("order of the pairs")
         self._steps[:used], self._changes[:used] = state["steps"], state["changes"]
+        check_finite(self._steps[order], self._changes[order])
         self._order = order
 
     def moved(self, places: IntArray) -> QuadraticModel:

@@ -80,3 +80,9 @@ class Solution:
     status: Status
     message: str
     history: tuple[Progress, ...] = field(repr=False)
+
+    def uninterrupted(self) -> Solution:
+        """The solution, for callers that need the optimum: KeyboardInterrupt if Ctrl-C ended the descent."""
+        if self.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return self

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from fieldfit.optim.descent import ValueGradient, start_point
-from fieldfit.optim.keeping import Keeper, State, read_history, refused_state, saved_history
+from fieldfit.optim.keeping import Keeper, State, check_finite, read_history, refused_state, saved_history
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
@@ -163,6 +163,7 @@ class _Run:
             history = read_history(state)
             if any(point.shape != (size,) for point in points) or not history or (len(history) > 1) != (rate > 0):
                 raise ValueError("shapes")
+            check_finite(*points)
         self._x, self.average = points
         self._rate, self.history, self._state = rate, history, state
         self.began -= history[-1].seconds

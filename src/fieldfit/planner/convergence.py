@@ -23,7 +23,7 @@ import numpy as np
 from fieldfit.models.problem import Problem
 from fieldfit.models.work import clock, least_seconds
 from fieldfit.objective import Objective
-from fieldfit.optim import Progress, Solution, Status
+from fieldfit.optim import Progress, Solution
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.planner.request import Tolerance
 from fieldfit.refinement.expansion import MOST_ITERATIONS
@@ -149,9 +149,7 @@ def maximise(
         return late or (stop is not None and stop(progress, x))
 
     gtol = _largest_gradient(tol, scale)
-    solution = watched.minimise(gtol=gtol, max_iter=PILOT_ITERATIONS, callback=done)
-    if solution.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt  # an interrupted pilot cannot be used for a plan
+    solution = watched.minimise(gtol=gtol, max_iter=PILOT_ITERATIONS, callback=done).uninterrupted()
     return solution if stop is None else stop.judged(solution, gtol)
 
 

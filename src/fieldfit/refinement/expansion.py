@@ -47,7 +47,7 @@ def expanded_fit(
         max_iter=MOST_ITERATIONS,
         units=units,
         callback=stop if tol is None else None,
-    )
+    ).uninterrupted()
     return stop.judged(solution, DEFAULT_TOL * objective.n) if tol is None else solution
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
+from fieldfit.optim.keeping import Keeper, State, refused_state
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
@@ -63,11 +64,12 @@ class NodeSamples(Protocol):
 
 @dataclass(frozen=True)
 class HeldNodes:
-    """Samples in one table."""
+    """Samples in one table. A ``keeper`` gets the finished fits, and may have some to continue from."""
 
     model: FieldModel
     dataset: Table
     random_state: int
+    keeper: Keeper | None = None
 
     def fits(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[list[NodeFit], IntArray]:
         """One variable after the other."""
@@ -82,11 +84,20 @@ class HeldNodes:
         self, together: NodeConditions, start: FloatArray, free: BoolArray
     ) -> Iterator[tuple[int, BoolArray, FloatArray, FloatArray, IntArray]]:
         """For each variable its parameters (r,), θ (r,), sums of derivatives of its conditions (p_j, r), and the work."""
-        for place, node in enumerate(together.nodes.tolist()):
-            involved = parameters_of(together, place) & free
-            theta, spent = fit_node(self.model, self.dataset, start, node, involved, self.random_state)
-            codes, weight = self.dataset.codes, self.dataset.sample_weight
-            yield place, involved, theta, together.alone(place).derivative(codes, theta, weight), spent
+        codes, weight = self.dataset.codes, self.dataset.sample_weight
+        nodes = together.nodes.tolist()
+        done = _Finished.of(self.keeper, len(nodes), len(start))
+        try:
+            for place, node in enumerate(nodes):
+                involved = parameters_of(together, place) & free
+                if place == len(done.fits):
+                    made = fit_node(self.model, self.dataset, start, node, involved, self.random_state)
+                    done.fits.append(made)
+                    done.keep(last=False)
+                theta, spent = done.fits[place]
+                yield place, involved, theta, together.alone(place).derivative(codes, theta, weight), spent
+        finally:
+            done.keep(last=True)
 
     def summed(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> Answer:
         """What the samples of one shard answer: H_j θ̃_j (variables, r), derivatives (p, r), weight and work."""
@@ -110,19 +121,17 @@ class HeldNodes:
 
 @dataclass(frozen=True)
 class ShardedNodes:
-    """Samples in shards."""
+    """Samples in shards. A ``keeper`` gets the sum of their answers, and may have it."""
 
     model: FieldModel
     problem: ShardedProblem
     weight: FloatArray | None
     random_state: int
+    keeper: Keeper | None = None
 
     def fits(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[list[NodeFit], IntArray]:
         """One answer from each shard."""
-        question = _FitNodes(self.model, start, free, self.weight is not None, self.random_state)
-        answer = self.problem.placed.total(question)
-        assert answer is not None
-        products, derivatives, (total,), work = answer
+        products, derivatives, (total,), work = self._answer(together, start, free)
         made = []
         for place, conditions in enumerate(together.slices):
             involved = parameters_of(together, place) & free
@@ -131,6 +140,29 @@ class ShardedNodes:
             theta[involved] = bread_inverse(hessian, tolerance=1e-12) @ products[place][involved]
             made.append(_made(together, place, involved, theta, sums / total))
         return made, work.astype(np.int64)
+
+    def _answer(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[FloatArray, ...]:
+        """The sum of the answers of all shards."""
+        shapes: dict[str, tuple[int, ...]] = {
+            "products": (len(together.nodes), len(start)),
+            "derivatives": (together.size, len(start)),
+            "total": (1,),
+            "spent": (3,),
+        }
+        saved = None if self.keeper is None else self.keeper.saved
+        if saved is not None:
+            with refused_state(len(start)):
+                if any(
+                    saved[name].shape != shape or saved[name].dtype != np.float64 for name, shape in shapes.items()
+                ):
+                    raise ValueError("shapes")
+                return tuple(saved[name] for name in shapes)
+        question = _FitNodes(self.model, start, free, self.weight is not None, self.random_state)
+        answer = self.problem.placed.total(question)
+        assert answer is not None
+        if self.keeper is not None:
+            self.keeper.keep(lambda: dict(zip(shapes, answer, strict=True)), 1, last=True)
+        return answer
 
     def table(self) -> Table:
         """Some of them."""
@@ -165,6 +197,39 @@ class _FitNodes:
             ) from error
 
 
+@dataclass(frozen=True)
+class _Finished:
+    """The estimates (r,) of the first variables with the work of each (3,), and what keeps them."""
+
+    fits: list[tuple[FloatArray, IntArray]]
+    keeper: Keeper | None
+
+    @classmethod
+    def of(cls, keeper: Keeper | None, variables: int, r: int) -> _Finished:
+        """None, or those of the keeper's file."""
+        if keeper is None or keeper.saved is None:
+            return cls([], keeper)
+        with refused_state(r):
+            thetas, spent = keeper.saved["nodes"], keeper.saved["spent"].astype(np.int64)
+            count = len(thetas)
+            if thetas.shape != (count, r) or spent.shape != (count, 3) or count > variables:
+                raise ValueError("shapes")
+            return cls(list(zip(thetas.astype(np.float64), spent, strict=True)), keeper)
+
+    def keep(self, *, last: bool) -> None:
+        """Keep all that are finished."""
+        if self.keeper is not None:
+            self.keeper.keep(self._state, len(self.fits), last=last)
+
+    def _state(self) -> State:
+        if not self.fits:
+            return {"nodes": np.zeros((0, 0)), "spent": np.zeros((0, 3))}
+        return {
+            "nodes": np.stack([theta for theta, _ in self.fits]),
+            "spent": np.stack([work for _, work in self.fits]),
+        }
+
+
 def parameters_of(together: NodeConditions, place: int) -> BoolArray:
     """Which parameters (r,) are in the regression of one variable."""
     touched = np.zeros(together.n_parameters, dtype=bool)
@@ -195,7 +260,7 @@ def fit_node(
     objective = Objective(problem, no_penalty, start, involved, dataset.sample_weight, model.feature_units)
     solution = objective.minimise(
         gtol=DEFAULT_TOL * dataset.total_weight, max_iter=MOST_ITERATIONS, seed=random_state
-    )
+    ).uninterrupted()
     names = model.parameter_names
     separated = separated_parameters(
         objective.hessian_product,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.data.outline import Outline
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.base import Model
@@ -34,13 +36,15 @@ class ShardSummary:
     missing: bool
     weight: FloatArray | None
     digest: str
+    exact: str
 
 
 def _summary(model: Model, shard: Shard, shared: Shared, argument: object) -> ShardSummary:
     dataset = shard.dataset
     return ShardSummary(
-        dataset.n, model.outline(dataset), dataset.has_missing, dataset.sample_weight, model.fingerprint(dataset)
-    )
+        dataset.n, model.outline(dataset), dataset.has_missing, dataset.sample_weight, model.fingerprint(dataset),
+        exact_fingerprint(dataset),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -53,8 +57,8 @@ class ShardedDataset(Dataset):
         The shards, and (shards + 1,) the number of the first sample of each, with the number of all.
     seen
         A small dataset that stands for all samples where models ask about them before a fit (see `fieldfit.data.outline`).
-    missing, digest
-        Whether any value is missing, and a short name for the samples.
+    missing, digest, exact
+        Whether any value is missing, and fingerprints of the samples: of what the model explains, and of everything.
     """
 
     in_pieces: ClassVar[bool] = True
@@ -64,6 +68,7 @@ class ShardedDataset(Dataset):
     seen: Dataset
     missing: bool
     digest: str
+    exact: str
 
     @property
     def n(self) -> int:
@@ -145,7 +150,6 @@ def read_pieces(
     summaries: list[ShardSummary] = placed.each(partial(_summary, model))
     outlines = [summary.outline for summary in summaries]
     weights = [summary.weight for summary in summaries if summary.weight is not None]
-    digest = blake2b("".join(summary.digest for summary in summaries).encode(), digest_size=16)
     return ShardedDataset(
         sample_weight=np.concatenate(weights) if weights else None,
         weight_kind=kind or "importance",
@@ -153,5 +157,10 @@ def read_pieces(
         starts=np.concatenate(([0], np.cumsum([summary.n for summary in summaries]))).astype(np.int64),
         seen=outlines[0].joined(outlines),
         missing=any(summary.missing for summary in summaries),
-        digest=digest.hexdigest(),
+        digest=_joined(summary.digest for summary in summaries),
+        exact=_joined(summary.exact for summary in summaries),
     )
+
+
+def _joined(digests: Iterable[str]) -> str:
+    return blake2b("".join(digests).encode(), digest_size=16).hexdigest()

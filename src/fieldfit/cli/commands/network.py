@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fieldfit.cli.checkpoints import (
+    CheckpointEvery,
+    CheckpointOption,
+    Resume,
+    checkpoint_from_options,
+    told_interrupts,
+)
 from fieldfit.cli.options import ColumnsOption, HeaderOption, Json, LeaveOutOption, Seed, Threads, limit_threads
 
 if TYPE_CHECKING:
@@ -69,10 +76,14 @@ def network(
     header: HeaderOption = None,
     seed: Seed = 0,
     threads: Threads = None,
+    checkpoint: CheckpointOption = None,
+    checkpoint_every: CheckpointEvery = 60.0,
+    resume: Resume = False,
     json: Json = False,
 ) -> None:
     """Estimate the network of binary columns. With --by, one for each group, and compare two groups."""
     from fieldfit import networks
+    from fieldfit.api.finished_parts import as_parts
     from fieldfit.cli.output import collected_warnings, note, print_json, say
     from fieldfit.cli.steps import shown_steps
     from fieldfit.cli.values import as_list
@@ -80,6 +91,8 @@ def network(
     from fieldfit.types import DataError
 
     limit_threads(threads)
+    kept = checkpoint_from_options(checkpoint, checkpoint_every, resume)
+    finished = as_parts(kept)
     answers = networks.read_responses(
         path, by=by, columns=as_list(columns), leave_out=as_list(leave_out) or (), header=header
     )
@@ -91,20 +104,20 @@ def network(
     folder = None if out is None else make_folder(out)
     analyses: dict[str, Analysis] = {}
     comparison: Comparison | None = None
-    with collected_warnings():
+    with collected_warnings(), told_interrupts(kept, "Interrupted"):
         for label, part in parts.items():
             work = f"{resamples} bootstrap samples" if resamples else "regressions"
             of = f" of group {label}" if label else ""
             with shown_steps(f"Network{of} ({part.n} rows, {part.m} variables), {work}", json) as progress:
                 analyses[label] = networks.analyse(
                     part, gamma=gamma, rule=rule.value, level=level, resamples=resamples, random_state=seed,
-                    progress=progress,
+                    progress=progress, checkpoint=finished,
                 )  # fmt: skip
         if pair:
             with shown_steps(f"Comparison of {pair[0]} and {pair[1]}, {permutations} permutations", json) as progress:
                 comparison = networks.compare_groups(
                     answers, groups=(pair[0], pair[1]), permutations=permutations, gamma=gamma, rule=rule.value,
-                    random_state=seed, progress=progress,
+                    random_state=seed, progress=progress, checkpoint=finished,
                 )  # fmt: skip
     if by is not None and not pair:
         note(f"There are {len(parts)} groups; choose two with --compare A,B to compare them.")

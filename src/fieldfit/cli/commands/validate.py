@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+from fieldfit.cli.checkpoints import (
+    CheckpointEvery,
+    CheckpointOption,
+    Resume,
+    checkpoint_from_options,
+    told_interrupts,
+)
 from fieldfit.cli.options import Json, SavedFit, Seed, Threads, limit_threads, with_options
 from fieldfit.cli.saved import FittedData, SampleOptions
 
@@ -30,6 +37,9 @@ def validate(
     folds: Annotated[int, typer.Option("--folds", min=2, help="Number of folds.")] = 5,
     seed: Seed = 0,
     threads: Threads = None,
+    checkpoint: CheckpointOption = None,
+    checkpoint_every: CheckpointEvery = 60.0,
+    resume: Resume = False,
     json: Json = False,
     *,
     samples: SampleOptions,
@@ -43,11 +53,12 @@ def validate(
     from fieldfit.report.table import PlainTable
 
     limit_threads(threads)
+    kept = checkpoint_from_options(checkpoint, checkpoint_every, resume)
     fit = load(path)
     penalties = [None if text == "none" else numbers_from_text(text, "--sigma2")[0] for text in as_list(sigma2) or []]
     fitted = set(fit.sigma2[fit.free].tolist())
     common = fitted.pop() if len(fitted) == 1 else float("inf")
-    with collected_warnings() as warned:
+    with collected_warnings() as warned, told_interrupts(kept, "Interrupted"):
         frame = cross_validate(
             fit.model,
             read_samples(fit, data, samples),
@@ -56,6 +67,7 @@ def validate(
             score=score,
             folds=folds,
             random_state=seed,
+            checkpoint=kept,
         )
     if json:
         print_json({"score": score, "folds": folds, "lines": frame.to_dict(orient="records"), "warnings": warned})

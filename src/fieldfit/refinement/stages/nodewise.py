@@ -70,11 +70,12 @@ class Nodewise(SecondStage):
                 f"{what} needs complete samples, and some values are missing. Drop or impute them, or use 'PL1', which "
                 f"sums them out."
             )
+        keeper = None if first.new_keeper is None else first.new_keeper()
         samples: NodeSamples
         if isinstance(first.problem, ShardedProblem):
-            samples = ShardedNodes(model, first.problem, dataset.sample_weight, first.random_state)
+            samples = ShardedNodes(model, first.problem, dataset.sample_weight, first.random_state, keeper)
         else:
-            samples = HeldNodes(model, as_table(dataset), first.random_state)
+            samples = HeldNodes(model, as_table(dataset), first.random_state, keeper)
         average, stage, work = combine_separate_fits(
             model,
             samples,
