@@ -1,7 +1,7 @@
-"""Networks: nodewise regressions against glmnet, scikit-learn and skglm, and recovery of known graphs against n.
+"""Networks: nodewise regressions against glmnet, scikit-learn and skglm, recovery of known graphs, coverage of intervals.
 
-Run: python benchmarks/networks.py [glmnet] [solvers] [recovery]. The first needs R with glmnet (Debian: r-cran-glmnet); the
-last writes docs/figures/network-recovery.png and .csv. CPU seconds of one thread.
+Run: python benchmarks/networks.py [glmnet] [solvers] [recovery] [coverage]. The first needs R with glmnet (Debian:
+r-cran-glmnet); recovery writes docs/figures/network-recovery.png and .csv. CPU seconds of one thread.
 """
 
 from __future__ import annotations
@@ -223,7 +223,45 @@ def recovery(side: int = 4, coupling: float = 0.6, trials: int = 15) -> None:
     save_figure(drawing, folder, "network-recovery", kinds=("png",))
 
 
+def coverage(trials: int = 300) -> None:
+    """The share of intervals of strength and expected influence, nominally 95%, that contain the true value."""
+    random = np.random.default_rng(5)
+    chain, some, all_pairs = np.zeros((8, 8)), np.zeros((10, 10)), np.zeros((8, 8))
+    chain[np.arange(7), np.arange(1, 8)] = np.where(np.arange(7) % 2, -1.2, 1.2)
+    chosen = np.transpose(np.triu_indices(10, 1))[random.permutation(45)[:18]]
+    some[tuple(chosen.T)] = random.uniform(0.2, 1.5, 18) * random.choice([-1, 1], 18)
+    all_pairs[np.triu_indices(8, 1)] = random.normal(0.0, 0.6, 28)
+    print(f"{trials} samples; coverage: mean over the variables, and of single variables; bias and errors: means")
+    print("network                              n  measure              coverage              bias  deviation  error")
+    for name, couplings, n in (
+        ("chain of 8, couplings 1.2", chain, 1500),
+        ("10 variables, 18 of 0.2 to 1.5", some, 300),
+        ("10 variables, 18 of 0.2 to 1.5", some, 1000),
+        ("8 variables, all pairs, N(0, 0.36)", all_pairs, 1000),
+    ):
+        whole = couplings + couplings.T
+        model = ff.BoltzmannMachine(len(whole), biases=True)
+        theta = np.concatenate([whole[tuple(model.edge_array.T)], -whole.sum(axis=1) / 2])
+        truths = {"strength": np.abs(whole).sum(axis=1), "expected_influence": whole.sum(axis=1)}
+        found: dict[str, list[pd.DataFrame]] = {measure: [] for measure in truths}
+        for trial in range(trials):
+            sample = networks.read_responses(model.sample(theta, n, random_state=trial).values.astype(int))
+            table = networks.centrality_intervals(sample, networks.nodewise_network(sample))
+            for measure, truth in truths.items():
+                part = table.filter(regex=f"^{measure}_")
+                found[measure].append(part.set_axis(["estimate", "error", "lower", "upper"], axis=1).sub(
+                    pd.DataFrame({"estimate": truth, "error": 0.0, "lower": truth, "upper": truth}, index=table.index)
+                ))  # fmt: skip
+        for measure, tables_ in found.items():
+            drawn = np.stack([table.to_numpy() for table in tables_])
+            inside = ((drawn[:, :, 2] <= 0) & (drawn[:, :, 3] >= 0)).mean(axis=0)
+            print(
+                f"{name:34} {n:5,}  {measure:18} {inside.mean():.3f} ({inside.min():.2f} to {inside.max():.2f}) "
+                f"{drawn[:, :, 0].mean():9.3f} {drawn[:, :, 0].std(axis=0).mean():10.3f} {drawn[:, :, 1].mean():6.3f}"
+            )
+
+
 if __name__ == "__main__":
-    RUNS = {"glmnet": against_glmnet, "solvers": against_solvers, "recovery": recovery}
+    RUNS = {"glmnet": against_glmnet, "solvers": against_solvers, "recovery": recovery, "coverage": coverage}
     for chosen in sys.argv[1:] or list(RUNS):
         RUNS[chosen]()

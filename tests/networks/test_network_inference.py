@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from fieldfit import networks
-from fieldfit.networks.debiased import debiased_couplings, debiased_with_errors
+from fieldfit.networks.centrality_intervals import _amount, _fitted_mixture, _moments, _posterior_means
+from fieldfit.networks.debiased import debiased_couplings, debiased_with_covariances, debiased_with_errors
 from fieldfit.types import FieldfitWarning, ModelError, SeparationWarning
 
 
@@ -143,6 +144,92 @@ def test_the_bootstrap_agrees_with_the_sandwich(frame):
     assert (central["strength_lower"] <= central["strength"]).all()
     assert (central["strength"] <= central["strength_upper"]).all()
     assert list(central.index) == list("abcde")
+
+
+def test_covariances_of_a_variables_couplings_are_those_of_influences(frame):
+    answers = networks.read_responses(frame)
+    network = networks.nodewise_network(answers)
+    given = answers.distinct[0], answers.counts.astype(float), network.regressions, network.thresholds
+    estimate, covariances = debiased_with_covariances(*given)
+    plain, errors = debiased_with_errors(*given)
+    np.testing.assert_array_equal(estimate, plain)
+    np.testing.assert_allclose(np.sqrt(np.diagonal(covariances, axis1=1, axis2=2)), errors, atol=1e-12)
+    x = frame.to_numpy(dtype=float)
+    pieces = []
+    for j in range(5):
+        coefficients = network.regressions[j].copy()
+        coefficients[j] = network.thresholds[j]
+        pieces.append(influence_of_each_sample(x, np.ones(len(x)), j, coefficients)[1])
+    both = [(pieces[1][:, k] + pieces[k][:, 1]) / 2 for k in (0, 3)]
+    assert covariances[1, 0, 3] == pytest.approx(np.cov(both[0], both[1], bias=True)[0, 1] / len(x), abs=1e-12)
+
+
+def test_moments_of_a_contribution_to_strength_are_integrals():
+    mean, amount = np.array([0.0, 0.3, -1.2, 4.0]), 1.1
+    points, weights = np.polynomial.legendre.leggauss(4000)  # the kink of abs(t) needs many
+    z, density = 12 * points, 12 * weights * np.exp(-0.5 * (12 * points) ** 2) / np.sqrt(2 * np.pi)
+
+    def moment(shift, power):
+        t = mean[:, None] + shift + z
+        return (density * (np.abs(t) - amount * np.exp(-(t**2) / (2 * 0.75**2))) ** power).sum(axis=1)
+
+    variance, first, second = _moments(mean, amount)
+    np.testing.assert_allclose(variance, moment(0.0, 2) - moment(0.0, 1) ** 2, atol=1e-5)
+    np.testing.assert_allclose(first, (moment(0.1, 1) - moment(-0.1, 1)) / 0.2, atol=5e-3)
+    np.testing.assert_allclose(second, (moment(0.1, 1) - 2 * moment(0, 1) + moment(-0.1, 1)) / 0.01, atol=2e-2)
+
+
+def test_the_correction_of_strengths_follows_the_share_of_zeros():
+    random = np.random.default_rng(0)
+    zeros, strong = random.normal(size=400), random.normal(size=400) * 20
+    assert _amount(*_fitted_mixture(zeros)) == pytest.approx(_amount(1.0, 1.0), rel=0.1)
+    assert _amount(*_fitted_mixture(strong)) < 0.5 * _amount(1.0, 1.0)
+    np.testing.assert_array_equal(_posterior_means(zeros, 1.0, 1.0), 0.0)
+    np.testing.assert_allclose(_posterior_means(np.array([30.0, -30.0]), 0.5, 99.0), [29.7, -29.7])
+    # Without a coupling whose error is known.
+    assert _fitted_mixture(np.array([np.nan])) == _fitted_mixture(np.array([]))
+
+
+def test_centralities_of_equal_columns_have_no_interval(frame):
+    x = frame.assign(copy=frame["a"])
+    with pytest.warns(FieldfitWarning, match="determine each other"):
+        table = networks.centrality_intervals(x, networks.nodewise_network(x))
+    assert table.loc[["a", "copy"]].isna().all(axis=None)
+    with pytest.raises(ModelError, match="level is 95"):
+        networks.centrality_intervals(frame, networks.nodewise_network(frame), level=95)
+    with pytest.raises(ModelError, match="from regressions"):
+        networks.centrality_intervals(frame, replace(networks.nodewise_network(frame), regressions=None))
+
+
+@pytest.mark.slow
+def test_intervals_of_centralities_cover(draw, chain):
+    # 500 intervals of each measure, five of each sample and correlated: a share of 0.95 has a standard error of at most
+    # 0.022 (100 samples), so that it is outside 0.89 to 1 with a probability below 0.005.
+    inside: dict[str, list[Any]] = {"strength": [], "expected_influence": []}
+    for seed in range(100):
+        sample = draw(400, 3000 + seed)
+        table = networks.centrality_intervals(sample, networks.nodewise_network(sample))
+        for measure, truth in (("strength", np.abs(chain).sum(axis=1)), ("expected_influence", chain.sum(axis=1))):
+            inside[measure].append(
+                (table[f"{measure}_lower"] <= truth) & (truth <= table[f"{measure}_upper"]),
+            )
+    for measure, found in inside.items():
+        assert 0.89 < np.mean(found) < 0.99, measure
+
+
+def test_case_dropping_is_stable_for_many_samples_only(frame):
+    told = []
+    found = networks.case_dropping(frame, resamples=20, progress=lambda done, total: told.append((done, total)))
+    assert found.correlations.shape == (8, 20, 4)
+    assert told[-1] == (160, 160)
+    table = found.table()
+    assert table["strength"].iloc[0] > 0.97 > table["strength"].iloc[-1]
+    coefficients = found.coefficients()
+    assert coefficients["strength"] >= 0.5
+    fewer = networks.case_dropping(frame[:60], resamples=20).coefficients()
+    assert fewer["strength"] < coefficients["strength"]
+    again = networks.case_dropping(frame, resamples=20)
+    np.testing.assert_array_equal(again.correlations, found.correlations)
 
 
 def test_stability_selection_finds_the_chain(frame):

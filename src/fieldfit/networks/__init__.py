@@ -10,7 +10,9 @@ networks.compare_groups(frame, by="group")        # permutation tests
 
 from fieldfit.networks.analysis import Analysis, analyse
 from fieldfit.networks.bootstrap import NetworkBootstrap, bootstrap
+from fieldfit.networks.case_dropping import CaseDropping, case_dropping
 from fieldfit.networks.centrality import centrality, predictability
+from fieldfit.networks.centrality_intervals import centrality_intervals
 from fieldfit.networks.comparison import Comparison, compare_groups
 from fieldfit.networks.intervals import edge_intervals, false_discovery_rates, refit
 from fieldfit.networks.joint import JointPath, joint_network
@@ -24,6 +26,7 @@ from fieldfit.networks.stability import StabilitySelection, stability_selection
 
 __all__ = [
     "Analysis",
+    "CaseDropping",
     "Comparison",
     "JointPath",
     "Network",
@@ -33,7 +36,9 @@ __all__ = [
     "StabilitySelection",
     "analyse",
     "bootstrap",
+    "case_dropping",
     "centrality",
+    "centrality_intervals",
     "compare_groups",
     "compare_moments",
     "draw",

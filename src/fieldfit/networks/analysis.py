@@ -10,6 +10,7 @@ import numpy as np
 from fieldfit.api.finished_parts import Kept
 from fieldfit.networks.bootstrap import bootstrap
 from fieldfit.networks.centrality import centrality, predictability
+from fieldfit.networks.centrality_intervals import centrality_intervals
 from fieldfit.networks.intervals import edge_intervals
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import nodewise_network
@@ -37,7 +38,8 @@ class Analysis:
     edges : DataFrame
         A row for each pair: `edge_intervals`, and with a bootstrap the columns of `NetworkBootstrap.edges`.
     nodes : DataFrame
-        A row for each variable: mean, threshold, centrality (with intervals after a bootstrap), predictability.
+        A row for each variable: mean, threshold, `centrality`, `centrality_intervals`, predictability, and after a
+        bootstrap percentiles of betweenness and closeness.
 
     Examples
     --------
@@ -191,7 +193,7 @@ def analyse(
     answers = read_responses(data)
     network = nodewise_network(answers, gamma=gamma, rule=rule, progress=progress if not resamples else None)
     edges = edge_intervals(answers, network, level=level)
-    nodes = centrality(network)
+    nodes = centrality(network).join(centrality_intervals(answers, network, level=level))
     if resamples:
         drawn = bootstrap(
             answers, resamples=resamples, gamma=gamma, rule=rule, random_state=random_state, progress=progress,
@@ -200,7 +202,8 @@ def analyse(
         columns = {"lower": "weight_lower", "upper": "weight_upper"}
         more = drawn.edges(level).drop(columns=["weight", "se"]).rename(columns=columns)
         edges = edges.merge(more, on=["from", "to"])
-        nodes = drawn.centrality(level)
+        # Percentiles of the penalised network; strength and expected influence have confidence intervals already.
+        nodes = nodes.join(drawn.centrality(level).filter(regex="^(betweenness|closeness)_"))
     rows = answers.codes[answers.whole]
     nodes.insert(0, "mean", rows.mean(axis=0))
     nodes.insert(1, "threshold", network.thresholds)

@@ -102,12 +102,16 @@ class NetworkBootstrap:
         )
 
     def centrality(self, level: float = 0.95) -> pandas.DataFrame:
-        """Return the centrality of each variable with percentile intervals.
+        """Return the centrality of each variable with percentiles over the bootstrap samples.
+
+        The percentiles show how much the penalised network varies. They are not confidence intervals: the penalty shrinks
+        strengths, and betweenness and closeness jump where a shortest path changes. `centrality_intervals` has confidence
+        intervals of strength and expected influence, `case_dropping` the stability of all measures.
 
         Parameters
         ----------
         level : float, default: 0.95
-            Coverage of the intervals.
+            Share of the bootstrap samples between the percentiles.
 
         Returns
         -------

@@ -13,6 +13,8 @@ depend on the selection by the penalty.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -76,8 +78,39 @@ def debiased_with_errors(
     rows: NDArray[np.uint8], weight: FloatArray, regressions: FloatArray, thresholds: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Debiased couplings (m, m) and their standard errors (m, m); NaN where the samples do not determine them."""
-    values, total = rows.astype(np.float64), float(weight.sum())
-    share = weight / total
+    estimate, influences = _with_influences(rows, weight, regressions, thresholds)
+    squares, means = np.zeros_like(estimate), np.zeros_like(estimate)
+    for share, influence in influences:
+        squares += np.einsum("i,ijk->jk", share, np.square(influence))
+        means += np.einsum("i,ijk->jk", share, influence)
+    errors = np.sqrt((squares - np.square(means)) / weight.sum())
+    np.fill_diagonal(errors, 0.0)
+    return estimate, errors
+
+
+def debiased_with_covariances(
+    rows: NDArray[np.uint8], weight: FloatArray, regressions: FloatArray, thresholds: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Debiased couplings (m, m), and for each variable the covariances of its couplings (m, m, m)."""
+    estimate, influences = _with_influences(rows, weight, regressions, thresholds)
+    m = len(estimate)
+    covariances, means = np.zeros((m, m, m)), np.zeros((m, m))
+    with one_blas_thread():
+        for share, influence in influences:
+            of_variable = influence.transpose(1, 0, 2)
+            covariances += of_variable.transpose(0, 2, 1) @ (share[:, None] * of_variable)
+            means += np.einsum("i,ijk->jk", share, influence)
+    covariances -= means[:, :, None] * means[:, None, :]
+    diagonal = np.arange(m)
+    covariances[diagonal, diagonal] = covariances[diagonal, :, diagonal] = 0.0
+    return estimate, covariances / weight.sum()
+
+
+def _with_influences(
+    rows: NDArray[np.uint8], weight: FloatArray, regressions: FloatArray, thresholds: FloatArray
+) -> tuple[FloatArray, Iterator[tuple[FloatArray, FloatArray]]]:
+    """Debiased couplings (m, m), and some rows at a time with their shares and their influences (rows, m, m)."""
+    values, share = rows.astype(np.float64), weight / weight.sum()
     m = rows.shape[1]
     directed, inverses, residuals = np.empty((m, m)), np.empty((m, m, m)), np.empty((m, len(rows)))
     with one_blas_thread():
@@ -88,22 +121,20 @@ def debiased_with_errors(
             # The penalty shrinks c towards 0, which makes H larger. At c̃ the errors have no such bias.
             _, inverses[j], residuals[j], still = _step(values, share, j, moved)
             inverses[j, :, ~(determined & still)] = np.nan
-    squares, means = np.zeros((m, m)), np.zeros((m, m))
-    step = max(1, _MOST_BLOCK_BYTES // (8 * m * m))
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        influence = np.empty((len(values[part]), m, m))
-        for j in range(m):
-            z = values[part].copy()
-            z[:, j] = 1.0
-            influence[:, j] = (z @ inverses[j]) * residuals[j, part, None]
-        both = (influence + influence.transpose(0, 2, 1)) / 2.0
-        squares += np.einsum("i,ijk->jk", share[part], np.square(both))
-        means += np.einsum("i,ijk->jk", share[part], both)
-    errors = np.sqrt((squares - np.square(means)) / total)
     np.fill_diagonal(directed, 0.0)
-    np.fill_diagonal(errors, 0.0)
-    return (directed + directed.T) / 2.0, errors
+
+    def blocks() -> Iterator[tuple[FloatArray, FloatArray]]:
+        step = max(1, _MOST_BLOCK_BYTES // (8 * m * m))
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            influence = np.empty((len(values[part]), m, m))
+            for j in range(m):
+                z = values[part].copy()
+                z[:, j] = 1.0
+                influence[:, j] = (z @ inverses[j]) * residuals[j, part, None]
+            yield share[part], (influence + influence.transpose(0, 2, 1)) / 2.0
+
+    return (directed + directed.T) / 2.0, blocks()
 
 
 def _with_intercept(regression: FloatArray, threshold: float, j: int) -> FloatArray:

@@ -104,17 +104,15 @@ def edge_intervals(
     """
     import pandas
 
-    if not 0 < level < 1:
-        raise ModelError(f"The level is {level}; it must be between 0 and 1, as 0.95.")
-    if network.regressions is None:
-        raise ModelError("Debiased intervals need a network from regressions. Use nodewise_network.")
+    checked_level(level)
+    regressions = regressions_of(network)
     answers: Responses = read_responses(data)
     estimate, error = debiased_with_errors(
-        answers.distinct[0], answers.counts.astype(np.float64), network.regressions, network.thresholds
+        answers.distinct[0], answers.counts.astype(np.float64), regressions, network.thresholds
     )
     first, second = np.triu_indices(network.m, 1)
     weight, debiased, se = (matrix[first, second] for matrix in (network.couplings, estimate, error))
-    missing = _missing_answers(answers)
+    missing = missing_answers(answers)
     notes = [missing.get(pair, "") for pair in zip(first.tolist(), second.tolist(), strict=True)]
     se = np.where([note == "" for note in notes], se, np.nan)
     width = float(stats.norm.ppf(0.5 + level / 2))
@@ -149,6 +147,19 @@ def edge_intervals(
     return table.iloc[order].reset_index(drop=True)
 
 
+def checked_level(level: float) -> None:
+    """Refuse a level that is no probability."""
+    if not 0 < level < 1:
+        raise ModelError(f"The level is {level}; it must be between 0 and 1, as 0.95.")
+
+
+def regressions_of(network: Network) -> FloatArray:
+    """The regressions of the network (m, m)."""
+    if network.regressions is None:
+        raise ModelError("Debiased intervals need a network from regressions. Use nodewise_network.")
+    return network.regressions
+
+
 def _quiet_refit(answers: Responses, network: Network) -> Fit:
     """The refit. If the data separate, the warning says that this concerns the refit only."""
     with warnings.catch_warnings():
@@ -166,7 +177,7 @@ def _quiet_refit(answers: Responses, network: Network) -> Fit:
     return fitted
 
 
-def _missing_answers(answers: Responses) -> dict[tuple[int, int], str]:
+def missing_answers(answers: Responses) -> dict[tuple[int, int], str]:
     """The pairs (j, k) with a joint answer that never occurs, each with that answer in words."""
     ones = answers.distinct[0].astype(np.float32)
     rows = (1.0 - ones, ones)

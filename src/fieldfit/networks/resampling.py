@@ -1,4 +1,4 @@
-"""Resamples of a table as weights of its distinct rows: bootstrap, halves, and groups with permuted labels.
+"""Resamples of a table as weights of its distinct rows: bootstrap, subsets, halves, and groups with permuted labels.
 
 Equal rows are interchangeable, so a resample is a draw of the counts of the distinct rows: multinomial with
 replacement, multivariate hypergeometric without.
@@ -24,6 +24,11 @@ def bootstrap_weights(counts: IntArray, random: np.random.Generator) -> Draw:
     """Draws (b, rows) of n samples with replacement."""
     n = int(counts.sum())
     return lambda b: random.multinomial(n, counts / n, size=b).astype(np.float64)
+
+
+def subsets(counts: IntArray, size: int, random: np.random.Generator) -> Draw:
+    """Draws (b, rows) of ``size`` samples without replacement."""
+    return lambda b: random.multivariate_hypergeometric(counts, size, size=b).astype(np.float64)
 
 
 def halves(counts: IntArray, random: np.random.Generator) -> Draw:
