@@ -13,7 +13,7 @@ from fieldfit.arguments import has_entries
 from fieldfit.types import IntArray, ModelError
 
 #: Names that a misspelt one is compared with.
-_MOST_COMPARED = 20_000
+_MOST_COMPARED_NAMES = 20_000
 
 
 def places_of(parameters: object, names: Sequence[str]) -> IntArray:
@@ -95,7 +95,7 @@ def nearest_names(name: str, names: Sequence[str]) -> str:
 
 def closest_names(name: str, names: Sequence[str]) -> list[str]:
     """At most three names that are spelt like this one; a pair in either order."""
-    some = [names[place] for place in range(min(len(names), _MOST_COMPARED))]
+    some = [names[place] for place in range(min(len(names), _MOST_COMPARED_NAMES))]
     lowered = {text.lower(): text for text in some}
     if ":" in name:
         lowered = {turned(text): name for text, name in lowered.items()} | lowered

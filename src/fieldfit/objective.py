@@ -32,11 +32,11 @@ from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray, ModelError
 
 #: Parameters whose penalty is computed at a time.
-_PIECE = 1 << 16
+_PARAMETERS_AT_A_TIME = 1 << 16
 #: Pairs of quasi-Newton models with norms of groups, whose products take most of the time.
 _GROUP_PAIRS = 8
 #: Evaluations that a Hessian as a matrix may take, and parameters that it may have, for Newton steps near the optimum.
-_AFFORDABLE, _MOST_FACTORISED = 32.0, 500
+_AFFORDABLE_EVALUATIONS, _MOST_FACTORISED = 32.0, 500
 
 #: A number for each parameter as users write it, see `by_parameter`.
 ByParameter = float | Sequence[float | None] | FloatArray | Mapping[str | None, float | None] | None
@@ -50,7 +50,9 @@ def has_cheap_hessian(problem: Problem) -> bool:
 def has_affordable_hessian(problem: Problem) -> bool:
     """Whether Newton steps with the Hessian as a matrix cost less than an optimiser that asks for products or gradients."""
     few = problem.n_parameters <= DENSE_BELOW and problem.optimiser != "lbfgs"
-    return few or (problem.hessian_evaluations <= _AFFORDABLE and problem.n_parameters <= _MOST_FACTORISED)
+    return few or (
+        problem.hessian_evaluations <= _AFFORDABLE_EVALUATIONS and problem.n_parameters <= _MOST_FACTORISED
+    )
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ class Objective:
         value, gradient = self.problem.value_grad(theta, self.row_weight)
         total = -value
         # In pieces: with millions of parameters a fresh array costs as much as the subtraction.
-        for first in range(0, len(theta), _PIECE):
-            piece = slice(first, first + _PIECE)
+        for first in range(0, len(theta), _PARAMETERS_AT_A_TIME):
+            piece = slice(first, first + _PARAMETERS_AT_A_TIME)
             penalty = self.precision[piece] * theta[piece]
             total += 0.5 * float(penalty @ theta[piece])
             np.subtract(penalty, gradient[piece], out=gradient[piece])

@@ -131,12 +131,12 @@ def test_observed_pairs_and_transitions_against_loops(sequences, by_sorting):
                 }
                 if token > start and sequences.labels[token - 1] >= 0:
                     transitions.add((int(sequences.labels[token - 1]), label))
-    limit = observed._TABLE_LIMIT
+    limit = observed._LARGEST_PAIR_TABLE
     try:
-        observed._TABLE_LIMIT = 0 if by_sorting else limit
+        observed._LARGEST_PAIR_TABLE = 0 if by_sorting else limit
         indptr, labels = observed_pairs(sequences)
     finally:
-        observed._TABLE_LIMIT = limit
+        observed._LARGEST_PAIR_TABLE = limit
     assert indptr.dtype == np.int64
     assert labels.dtype == np.int32
     assert len(indptr) == sequences.n_features + 1

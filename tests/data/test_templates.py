@@ -237,12 +237,12 @@ def test_encoding_equals_expansion_token_by_token(train, test, templates, overfl
         columns_from_lists(*[[[token[c] for token in sentence] for sentence in data] for c in range(3)])
         for data in (train, test)
     )
-    limit = keys._KEY_LIMIT
+    limit = keys._LARGEST_KEY
     try:
-        keys._KEY_LIMIT = 20 if overflow else limit  # ranks take the place of products
+        keys._LARGEST_KEY = 20 if overflow else limit  # ranks take the place of products
         encoder, sequences = ColumnEncoder.fit(text, spec)
     finally:
-        keys._KEY_LIMIT = limit
+        keys._LARGEST_KEY = limit
     expected = [[expand(t, s, p) for t in spec.states] for s in train for p in range(len(s))]
     seen = {found for row in expected for found in row if found is not None}
     assert encoder.n_features == len(seen)

@@ -45,7 +45,7 @@ def whole(folder):
 def test_encoder_of_the_pieces_is_that_of_one_text(folder, min_count, monkeypatch):
     spec = parse_templates(TEMPLATES)
     for limit in (1 << 62, 50):  # the second: keys overflow, and parts of them are ranked
-        monkeypatch.setattr("fieldfit.data.keys._KEY_LIMIT", limit)
+        monkeypatch.setattr("fieldfit.data.keys._LARGEST_KEY", limit)
         expected = ColumnEncoder.fit(whole(folder), spec, min_count=min_count)[0]
         learnt = SentenceFiles.matching(folder / "*.conll").learn(spec, min_count)
         ours, theirs = learnt.to_arrays(), expected.to_arrays()

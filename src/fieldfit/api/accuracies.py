@@ -41,7 +41,7 @@ _SIMULATED_DATASETS = 4
 _FORM_ERROR = 1e-7
 #: Relative residual at which a solve stops in any case, and largest residual that counts as solved. Directions that
 #: are not identified stay far above it.
-_SOLVE_RESIDUAL, _LARGEST_SOLVED_RESIDUAL = 1e-7, 1e-4
+_ACCURACY_RESIDUAL, _LARGEST_SOLVED_RESIDUAL = 1e-7, 1e-4
 
 
 def fits_matrices(fit: FitState) -> bool:
@@ -176,7 +176,7 @@ def implicit_accuracy(
         solution, state = conjugate_gradients(
             product,
             b,
-            tol=_SOLVE_RESIDUAL,
+            tol=_ACCURACY_RESIDUAL,
             energy_tol=_FORM_ERROR if held else None,
             energy_limit=limit,
             max_iter=_MOST_HESSIAN_PRODUCTS,
@@ -186,7 +186,7 @@ def implicit_accuracy(
         if not (state.converged or state.residual <= _LARGEST_SOLVED_RESIDUAL):
             return Solved(np.full(len(b), np.nan), 0.0)
         # Solves that stopped by their residual cannot be improved.
-        return Solved(solution, state.missing if held and state.residual > _SOLVE_RESIDUAL else 0.0)
+        return Solved(solution, state.missing if held and state.residual > _ACCURACY_RESIDUAL else 0.0)
 
     # Two datasets are enough for the bread, an average over all tokens. The meat of a rare feature needs more.
     bread = ImplicitBread(problems[:2], fit.theta, precision, fit.active, weight, solve, fit.model.feature_units)

@@ -134,7 +134,7 @@ def expected_group_moments(
 
 
 #: Diagonal entries of the bread below this, relative to the largest, count as 0.
-_ROUNDING = 1e-14
+_BREAD_ROUNDING = 1e-14
 
 
 def update_weights(
@@ -214,7 +214,7 @@ def _without_undetermined(
     If the samples have probability 1 up to rounding, the bread is 0 up to rounding in every family, with either sign.
     """
     largest = moments.J.max(axis=0)
-    kept = largest > _ROUNDING * largest.max()
+    kept = largest > _BREAD_ROUNDING * largest.max()
     some = MixtureMoments.with_drawn_selection(moments.names, moments.J[:, kept], moments.K[:, :, kept])
     return some, None if copies is None else copies[kept]
 

@@ -309,9 +309,9 @@ def bootstrap_fit(
         )
     usual = "groups" if dataset.groups is not None else "parametric" if dataset.n_copies == 1 else "rows"
     chosen = usual if kind is None else kind
-    if chosen not in _DRAWS:
-        raise FieldfitError(f"A bootstrap is of the kind {', '.join(map(repr, _DRAWS))} or None; got {kind!r}.")
-    check, draw = _DRAWS[chosen]
+    if chosen not in _RESAMPLINGS:
+        raise FieldfitError(f"A bootstrap is of the kind {', '.join(map(repr, _RESAMPLINGS))} or None; got {kind!r}.")
+    check, draw = _RESAMPLINGS[chosen]
     dataset = check(dataset)
     slim = replace(fit, prepared=None, refinement=fit.refinement and replace(fit.refinement, working=None))
     refit = _Refit(slim, draw, dataset)
@@ -442,7 +442,7 @@ def _equally_weighted(dataset: Dataset) -> Dataset:
     return equal
 
 
-_DRAWS: dict[str, tuple[Callable[[Dataset], Dataset], Callable[[Fit, Dataset, int], tuple[Dataset, int]]]] = {
+_RESAMPLINGS: dict[str, tuple[Callable[[Dataset], Dataset], Callable[[Fit, Dataset, int], tuple[Dataset, int]]]] = {
     "rows": (_several, _drawn_rows),
     "groups": (_in_groups, _drawn_groups),
     "parametric": (_equally_weighted, _simulated),

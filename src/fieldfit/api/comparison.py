@@ -328,7 +328,8 @@ def ratio_weights(accuracy: DenseAccuracy, restricted: IntArray) -> FloatArray:
     """
     a = np.ix_(restricted, restricted)
     # In the coordinates of the scaled bread; c there is the function D⁻¹c of θ.
-    contrasts = _orthogonal(accuracy.bread.null[restricted]) / accuracy.bread.scale[restricted, None]
+    left, values, _ = np.linalg.svd(accuracy.bread.null[restricted], full_matrices=True)
+    contrasts = left[:, int(np.sum(values > _NULL_ACCURACY)) :] / accuracy.bread.scale[restricted, None]
     if not contrasts.shape[1]:
         raise ModelError(
             "The null model restricts nothing that the data determine: the full one reaches the same probabilities through "
@@ -337,12 +338,6 @@ def ratio_weights(accuracy: DenseAccuracy, restricted: IntArray) -> FloatArray:
     inverse = range_inverse(contrasts.T @ accuracy.inverse[a] @ contrasts).inverse
     variance = contrasts.T @ accuracy.covariance[a] @ contrasts * accuracy.moments.total
     return np.sort(np.maximum(np.linalg.eigvals(inverse @ variance).real, 0.0))[::-1]
-
-
-def _orthogonal(vectors: FloatArray) -> FloatArray:
-    """Orthonormal basis (q, d) of the complement of the columns of ``vectors`` (q, k)."""
-    left, values, _ = np.linalg.svd(vectors, full_matrices=True)
-    return np.asarray(left[:, int(np.sum(values > _NULL_ACCURACY)) :])
 
 
 def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:

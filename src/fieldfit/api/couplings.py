@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.models.couplings import Couplings
 from fieldfit.types import ModelError
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from fieldfit.api.state import FitState
 
 #: Most variables of a network that is drawn.
-_MOST_DRAWN = 100
+_MOST_DRAWN_VARIABLES = 100
 
 
 def coupling_table(fit: FitState) -> pd.DataFrame:
@@ -85,7 +84,11 @@ def strengths(fit: FitState) -> pd.Series[float]:
     """
     import pandas as pd
 
-    couplings = _undirected(fit, "The strength of a variable")
+    couplings = fit.model.coupling_matrix(fit.theta)
+    if couplings.directed:
+        raise ModelError(
+            f"The strength of a variable is for fields; fit.couplings() has the transitions of a {fit.model.kind} model."
+        )
     sums = pd.Series(np.abs(couplings.values).sum(axis=1), index=list(couplings.names), name="strength")
     return sums.sort_values(ascending=False, kind="stable")
 
@@ -111,18 +114,11 @@ def draw_network(fit: FitState, *, seed: int = 0) -> Figure:
     from fieldfit.report.transitions import draw_transitions
 
     couplings = fit.model.coupling_matrix(fit.theta)
-    if len(couplings.names) > _MOST_DRAWN:
+    if len(couplings.names) > _MOST_DRAWN_VARIABLES:
         raise ModelError(
-            f"A picture of {len(couplings.names)} variables cannot be read (the limit is {_MOST_DRAWN}). "
+            f"A picture of {len(couplings.names)} variables cannot be read (the limit is {_MOST_DRAWN_VARIABLES}). "
             "fit.to_networkx() has the graph; take a part of it."
         )
     if couplings.directed:
         return draw_transitions(couplings.names, couplings.values, couplings.what)
     return draw_networks(couplings.names, [couplings.values], seed=seed, signed=couplings.signed)
-
-
-def _undirected(fit: FitState, what: str) -> Couplings:
-    couplings = fit.model.coupling_matrix(fit.theta)
-    if couplings.directed:
-        raise ModelError(f"{what} is for fields; fit.couplings() has the transitions of a {fit.model.kind} model.")
-    return couplings

@@ -12,7 +12,7 @@ import numpy as np
 
 from fieldfit.api.moments import MomentTable, fit_moments
 from fieldfit.data.samples import Table
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import FieldfitError
 
 if TYPE_CHECKING:
     from fieldfit.api.state import FitState
@@ -52,7 +52,8 @@ def _far(table: MomentTable, noise: float) -> str:
     from scipy.stats import norm
 
     data, model = table.values
-    variance = np.square(1.0 - data**2) if table.kind == "correlation" else _binomial(data, model)
+    share = (data + model) / 2
+    variance = np.square(1.0 - data**2) if table.kind == "correlation" else share * (1.0 - share)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.abs(model - data) / np.sqrt(variance * noise)
     z = np.where(np.isfinite(z), z, 0.0)
@@ -64,8 +65,3 @@ def _far(table: MomentTable, noise: float) -> str:
         f"{count} of {len(z):,} {table.plural} by more than {limit:.1f} standard errors, most in {table.names[worst]} "
         f"({data[worst]:.3f} in the data, {model[worst]:.3f} in the model, {z[worst]:.1f} standard errors)"
     )
-
-
-def _binomial(data: FloatArray, model: FloatArray) -> FloatArray:
-    share = (data + model) / 2
-    return np.asarray(share * (1.0 - share))

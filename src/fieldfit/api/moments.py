@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Most pairs and triplets that are compared. If there are more, this number is drawn at random.
 MOST_MOMENTS = 3000
-_MOST_ROWS, _MOST_COMPARED_COLUMNS = 20_000, 400
+_MOST_COMPARED_ROWS, _MOST_COMPARED_COLUMNS = 20_000, 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def fit_moments(
     whole = np.flatnonzero((codes >= 0).all(axis=1))
     if len(whole) < 2:
         return tables
-    rows = _some(whole, _MOST_ROWS, random)
+    rows = _some(whole, _MOST_COMPARED_ROWS, random)
     chosen = _some(np.arange(len(names)), _MOST_COMPARED_COLUMNS, random)
     variable, state, names = variable[chosen], state[chosen], tuple(names[k] for k in chosen.tolist())
     pairs, triplets = _pairs(variable, random), triplets_of(len(names), random)

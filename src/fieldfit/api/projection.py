@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: A parameter this large with this little curvature diverges.
-_FAR_PARAMETER, _FLAT_CURVATURE = 8.0, 1e-4
+_FAR_PARAMETER, _FLAT_PROJECTION = 8.0, 1e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -262,7 +262,7 @@ def project(
         bound, lambda selection: model.compile(table, selection), theta, probability, inside=False
     )
     sizes = np.ones(len(theta)) if units is None else units
-    flat = (np.abs(theta) * sizes > _FAR_PARAMETER) & (np.diag(bread) / sizes**2 < _FLAT_CURVATURE)
+    flat = (np.abs(theta) * sizes > _FAR_PARAMETER) & (np.diag(bread) / sizes**2 < _FLAT_PROJECTION)
     if flat.any() or (not solution.converged and solution.gradient_norm > 1e-6):
         raise ModelError(
             f"The projection was not found ({solution.message}; gradient norm {solution.gradient_norm:.3g}, largest |θ| "

@@ -75,7 +75,7 @@ def influence(
             raise ModelError("Give rows (fitted samples) or parameters, not both; rows cannot be combined with data.")
         return influence_of_rows(fit, rows)
     if parameters is None:
-        n = fit.scores_source.n_samples if data is None else _expected(fit, data).n_samples
+        n = fit.scores_source.n_samples if data is None else expected_scores(fit, fit.model.read_new(data)).n_samples
         if n * len(fit.theta) > MOST_INFLUENCE_NUMBERS:
             raise ModelError(
                 f"The influence of {n:,} samples on {len(fit.theta):,} parameters has {n * len(fit.theta):.2g} numbers. "
@@ -83,7 +83,7 @@ def influence(
             )
         return np.concatenate([block for _, block in influence_blocks(fit, data)])
     places = some_places(parameters, fit.model.parameter_names)
-    source: Scores = fit.scores_source if data is None else _expected(fit, data)
+    source: Scores = fit.scores_source if data is None else expected_scores(fit, fit.model.read_new(data))
     moved = influence_on(fit, source, places)
     weight = fit.row_weight if data is None else None
     return moved * (fit.unit_weight if data is not None else 1.0 if weight is None else weight[:, None])
@@ -157,7 +157,7 @@ def influence_blocks(fit: StandardErrors, data: object = None) -> Iterator[tuple
     accuracy = matrices(fit, "The influence of every sample on every parameter")
     if data is None:
         return _blocks(fit, accuracy, fit.scores_source, fit.row_weight)
-    new = _expected(fit, data)
+    new = expected_scores(fit, fit.model.read_new(data))
     return _blocks(fit, accuracy, new, np.full(new.n_samples, fit.unit_weight))
 
 
@@ -184,10 +184,6 @@ def matrices(fit: StandardErrors, what: str) -> DenseAccuracy:
             f"select samples with fit.influence(rows=[…])."
         )
     return accuracy
-
-
-def _expected(fit: StandardErrors, data: object) -> Scores:
-    return expected_scores(fit, fit.model.read_new(data))
 
 
 def expected_scores(fit: StandardErrors, dataset: Dataset) -> Scores:
@@ -284,7 +280,11 @@ def distances(fit: StandardErrors, parameters: object = None) -> pd.DataFrame:
             raise ModelError("The L1 penalty has set every parameter to 0, so no sample has any influence.")
         covariance = accuracy.covariance[np.ix_(places, places)]
         inverse = accuracy.inverse[:, places] / accuracy.moments.total
-        blocks: Iterator[FloatArray] = (scores @ inverse for scores in _weighted_scores(fit))
+        weight = fit.row_weight
+        blocks: Iterator[FloatArray] = (
+            scores @ inverse if weight is None else (scores * weight[start : start + len(scores), None]) @ inverse
+            for start, scores in fit.scores_source.score_blocks(fit.theta)
+        )
         bread = (accuracy.moments.bread * accuracy.moments.total + np.diag(accuracy.precision))[
             np.ix_(places, places)
         ]
@@ -354,9 +354,3 @@ def plot_influence(fit: StandardErrors, k: int = 10, ax: Axes | None = None, *, 
     if table.columns[0] == "displacement":
         axis = "displacement: 2 × loss of the objective\nwithout the sample"
     return draw_influence(table, k, axis=axis, ax=ax)
-
-
-def _weighted_scores(fit: StandardErrors) -> Iterator[FloatArray]:
-    weight = fit.row_weight
-    for start, scores in fit.scores_source.score_blocks(fit.theta):
-        yield scores if weight is None else scores * weight[start : start + len(scores), None]

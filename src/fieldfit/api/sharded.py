@@ -29,7 +29,7 @@ _FEWEST_SHARDS, _SHARD_SAMPLES = 32, 1 << 18
 
 
 #: Bytes of the shards of a folder that stay in memory, and approximate bytes of a compiled value.
-_KEPT_BYTES, _CELL_BYTES = 1 << 30, 16
+_KEPT_SHARD_BYTES, _CELL_BYTES = 1 << 30, 16
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Place:
         if pieces.folder is None:
             return cls(LocalBackend(), None)
         rows = max(file.rows for file in pieces.folder.files)
-        return cls(LocalBackend(keep=int(_KEPT_BYTES // (rows * (_CELL_BYTES * pieces.folder.m + 100)))), None)
+        return cls(LocalBackend(keep=int(_KEPT_SHARD_BYTES // (rows * (_CELL_BYTES * pieces.folder.m + 100)))), None)
 
     def starts(self, n: int) -> IntArray:
         """(shards + 1,) the first sample of each shard of n samples, and n; no shard is empty."""

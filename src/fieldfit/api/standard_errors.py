@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 #: Largest share of a function's gradient in parameters without an error, for which the function still has an error.
-_SMALL_PART = 0.05
+_SMALL_GRADIENT_PART = 0.05
 
 
 @filled(SHARED)
@@ -345,7 +345,7 @@ class StandardErrors(FitState):
         concerned = slope != 0
         without = without_spread(self, kind)
         # A smooth function of all parameters may hardly depend on those at infinity.
-        least = _SMALL_PART * float(np.linalg.norm(slope)) if callable(g) else 0.0
+        least = _SMALL_GRADIENT_PART * float(np.linalg.norm(slope)) if callable(g) else 0.0
         held = float(np.linalg.norm(slope[without])) > least
         if debias and (math.isnan(error) or held):
             value = error = math.nan  # only the penalty determines it

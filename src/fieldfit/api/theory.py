@@ -32,9 +32,9 @@ from fieldfit.variance.sandwich import between, efficiency, inverse_on
 
 _DRAW_BATCHES = 10
 #: States from which sums over them are divided, and the number of parts.
-_MANY_STATES, _PARTS = 4096, 8
+_DIVIDED_FROM_STATES, _STATE_PARTS = 4096, 8
 #: Second moments below this, relative to the largest possible, are rounding errors.
-_ROUNDING = 1e-12
+_MOMENT_ROUNDING = 1e-12
 #: A direction involves a parameter if its entry is larger than this.
 _INVOLVED_ENTRY = 1e-6
 
@@ -132,7 +132,7 @@ class _Question:
         covariance, lost = span.covariance(bread, meat)
         reference = None
         if full is not None:
-            reference, unseen = span.inverse_information(self._information(full, likely))
+            reference, unseen = span.inverse_information(-full(likely).hessian_matrix(self.theta))
             if max(lost, unseen):
                 reference = None
                 why = (
@@ -159,7 +159,8 @@ class _Question:
             covariance, _ = span.covariance(bread, meat)
         else:
             common = CommonDraws.of(self.model, self.bound, self.theta, batches, full, self.formula)
-            reference, lost = span.inverse_information(self._information(full, batches[0][:1]))
+            # The information of maximum likelihood is the Hessian of log Z, for which any samples will do.
+            reference, lost = span.inverse_information(-full(batches[0][:1]).hessian_matrix(self.theta))
             bread, meat, unseen = common.moments(span.inverse_information, reference, span.basis.shape[1])
             covariance, hidden = span.covariance(bread, meat)
             if max(hidden, unseen, lost):
@@ -177,7 +178,7 @@ class _Question:
 
     def _sums(self, codes: Int32Array, probability: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bread and meat as sums over states; many states in parts, so that the time left is known."""
-        parts = np.array_split(np.arange(len(codes)), _PARTS if len(codes) > _MANY_STATES else 1)
+        parts = np.array_split(np.arange(len(codes)), _STATE_PARTS if len(codes) > _DIVIDED_FROM_STATES else 1)
         with stepped("theory", parts) as counted:
             moments = [self._moments(np.ascontiguousarray(codes[part]), probability[part]) for part in counted]
         bread, meat = (np.sum(part, axis=0) for part in zip(*moments, strict=True))
@@ -188,10 +189,6 @@ class _Question:
         return theory_moments(
             self.bound, lambda chosen: self.model.compile(table, chosen), self.theta, weight, self.formula
         )
-
-    def _information(self, full: Callable[[Int32Array], Problem], some: Int32Array) -> FloatArray:
-        """The information of maximum likelihood: the Hessian of log Z, for which any samples will do."""
-        return -full(some).hessian_matrix(self.theta)
 
 
 @dataclass(frozen=True)
@@ -243,7 +240,7 @@ class _Span:
 
     def covariance(self, bread: FloatArray, meat: FloatArray) -> tuple[FloatArray, int]:
         """Υ Σ Υ, infinite if not determined and NaN if lost to rounding, and the number of directions lost."""
-        inverse, lost = self._inverse(bread, self.determined, _ROUNDING * self.scale * self.weight)
+        inverse, lost = self._inverse(bread, self.determined, _MOMENT_ROUNDING * self.scale * self.weight)
         covariance = between(inverse, meat)
         gone = self.open | (np.abs(lost).max(axis=1, initial=0.0) > _INVOLVED_ENTRY)
         covariance[gone], covariance[:, gone] = np.nan, np.nan
@@ -252,7 +249,7 @@ class _Span:
 
     def inverse_information(self, information: FloatArray) -> tuple[FloatArray, int]:
         """The inverse information, and the number of directions lost to rounding."""
-        inverse, lost = self._inverse(information, self.basis, _ROUNDING * self.scale)
+        inverse, lost = self._inverse(information, self.basis, _MOMENT_ROUNDING * self.scale)
         return inverse, lost.shape[1]
 
     def _inverse(self, matrix: FloatArray, basis: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:

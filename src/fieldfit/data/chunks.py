@@ -18,7 +18,7 @@ from fieldfit.types import BoolArray, DataError, IntArray
 
 # A chunk of one token: S of IOBES, and the brackets that conlleval takes so.
 _SINGLE = ("S", "[", "]")
-_OUTSIDE = ("O", ".")
+_OUTSIDE_PREFIXES = ("O", ".")
 
 
 class Chunks(NamedTuple):
@@ -113,7 +113,7 @@ def _find(names: Sequence[str], codes: IntArray, offsets: IntArray, types: tuple
         empty = np.zeros(0, dtype=np.int64)
         return Chunks(empty, empty, empty, types)
     kind = kinds[codes]
-    outside, opening, closing = flags(*_OUTSIDE), flags("B", *_SINGLE), flags("E", *_SINGLE)
+    outside, opening, closing = flags(*_OUTSIDE_PREFIXES), flags("B", *_SINGLE), flags("E", *_SINGLE)
     continuing = flags("I", "E")
     first = np.zeros(len(codes), dtype=np.bool_)
     first[offsets[:-1][np.diff(offsets) > 0]] = True

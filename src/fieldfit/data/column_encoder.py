@@ -292,6 +292,8 @@ class ColumnEncoder:
             raise DataError(
                 f"Feature codes must lie in 0..{starts[-1] - 1}; they reach {chosen.min()}..{chosen.max()}."
             )
+        reach = range(1, self.spec.reach + 1)
+        padding = [*(f"_B-{step}" for step in reach), *(f"_B+{step}" for step in reach)]
         names = [""] * len(chosen)
         owner = np.searchsorted(starts, chosen, side="right") - 1
         for number in np.unique(owner).tolist():
@@ -300,18 +302,13 @@ class ColumnEncoder:
             parts = block.space.decode(chosen[where] - starts[number])
             values = []
             for cell, part in zip(template.cells, parts, strict=False):  # no cells: one part that says nothing
-                known, padding = self.vocabularies[cell.column, cell.derivation], self._padding
+                known = self.vocabularies[cell.column, cell.derivation]
                 words = len(known)
                 values.append([known[code] if code < words else padding[code - words] for code in part.tolist()])
             rows = zip(*values, strict=True) if values else iter([()] * len(where))
             for place, row in zip(where.tolist(), rows, strict=True):
                 names[place] = template.name(row)
         return names
-
-    @property
-    def _padding(self) -> tuple[str, ...]:
-        reach = range(1, self.spec.reach + 1)
-        return tuple(f"_B-{step}" for step in reach) + tuple(f"_B+{step}" for step in reach)
 
     @cached_property
     def _codes(self) -> dict[Source, dict[str, int]]:

@@ -13,12 +13,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError, Int32Array, IntArray
 from fieldfit.words import counted
+
+Text = TypeVar("Text", str, bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +243,7 @@ def _parse(text: str, source: str, separator: str | None, comment: str | None) -
     return ColumnText(
         offsets=offsets,
         codes=tuple(codes for codes, _ in factors),
-        values=tuple(values for _, values in factors),
+        values=tuple(tuple(value.decode("utf-8") for value in values) for _, values in factors),
         lines=tokens + 1,
         sources=((source, 0),),
     )
@@ -277,10 +280,10 @@ def _split_at(content: bytes, separator: bytes) -> tuple[list[bytes], IntArray]:
     return [field for row in rows for field in row], np.array([len(row) for row in rows], dtype=np.int64)
 
 
-def _factorise(column: Sequence[bytes]) -> tuple[Int32Array, tuple[str, ...]]:
+def _factorise(column: Sequence[Text]) -> tuple[Int32Array, tuple[Text, ...]]:
     different = {value: code for code, value in enumerate(dict.fromkeys(column))}
     codes = np.fromiter(map(different.__getitem__, column), dtype=np.int32, count=len(column))
-    return codes, tuple(value.decode("utf-8") for value in different)
+    return codes, tuple(different)
 
 
 def columns_from_lists(*columns: Sequence[Sequence[str]]) -> ColumnText:
@@ -296,18 +299,12 @@ def columns_from_lists(*columns: Sequence[Sequence[str]]) -> ColumnText:
         for index, (here, first) in enumerate(zip(column_lengths, lengths, strict=True)):
             if here != first:
                 raise DataError(f"Sentence {index} has {here} tokens in column {number}, but {first} in column 0.")
-        flat = [value for sentence in column for value in sentence]
-        different = {value: code for code, value in enumerate(dict.fromkeys(flat))}
-        codes = np.fromiter(map(different.__getitem__, flat), dtype=np.int32, count=len(flat))
-        factors.append((codes, tuple(different)))
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    total = int(offsets[-1])
+        factors.append(_factorise([value for sentence in column for value in sentence]))
     return ColumnText(
-        offsets=offsets,
+        offsets=np.cumsum([0, *lengths]),
         codes=tuple(codes for codes, _ in factors),
         values=tuple(values for _, values in factors),
-        lines=np.arange(1, total + 1, dtype=np.int64),
+        lines=np.arange(1, sum(lengths) + 1, dtype=np.int64),
         sources=(("the lists, token", 0),),
     )
 

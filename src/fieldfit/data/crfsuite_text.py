@@ -22,7 +22,7 @@ from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_NAME = re.compile(r"(?:[^\\:]|\\.|\\$)*", re.DOTALL)
+_ATTRIBUTE_NAME = re.compile(r"(?:[^\\:]|\\.|\\$)*", re.DOTALL)
 
 
 def read_crfsuite(path: str | os.PathLike[str], *, encoding: str = "utf-8") -> AttributeText:
@@ -77,7 +77,7 @@ def parse_crfsuite(text: str, *, source: str = "text") -> AttributeText:
 
 def _split_field(field: str) -> tuple[str, float]:
     """An attribute's name and value."""
-    name_match = _NAME.match(field)
+    name_match = _ATTRIBUTE_NAME.match(field)
     end = name_match.end() if name_match else 0
     name = _ESCAPE.sub(r"\1", field[:end])
     written = field[end + 1 :]
@@ -96,7 +96,7 @@ def _split_field(field: str) -> tuple[str, float]:
 
 
 def _split_label(field: str) -> str | None:
-    name_match = _NAME.match(field)
+    name_match = _ATTRIBUTE_NAME.match(field)
     if name_match and name_match.end() < len(field):
         raise DataError(f"the label {field!r} has a colon; write it \\: so that the label is not cut there")
     return _ESCAPE.sub(r"\1", field) or None

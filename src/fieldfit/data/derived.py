@@ -10,12 +10,12 @@ from collections.abc import Collection, Sequence
 
 from fieldfit.types import DataError
 
-_NAME = re.compile(r"(lower|shape|stop)|(prefix|suffix)([1-9]\d?)")
+_DERIVATION_NAME = re.compile(r"(lower|shape|stop)|(prefix|suffix)([1-9]\d?)")
 
 
 def check_derivation(name: str) -> None:
     """Refuse a name that is not ``lower``, ``shape``, ``stop``, ``prefixN`` or ``suffixN``."""
-    if not _NAME.fullmatch(name):
+    if not _DERIVATION_NAME.fullmatch(name):
         raise DataError(
             f"There is no derived column named {name!r}; there are lower, shape, stop, prefixN, suffixN (N = 1..99)."
         )
@@ -23,7 +23,7 @@ def check_derivation(name: str) -> None:
 
 def derive(name: str, values: Sequence[str], stop_words: Collection[str]) -> list[str | None]:
     """The derived value of each value; None where it has none (a prefix longer than the word)."""
-    matched = _NAME.fullmatch(name)
+    matched = _DERIVATION_NAME.fullmatch(name)
     if matched is None:
         check_derivation(name)
         raise AssertionError(name)

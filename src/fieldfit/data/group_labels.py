@@ -10,13 +10,13 @@ import numpy as np
 from fieldfit.data.samples import Table
 
 #: Words of column names that label groups of rows.
-_WORDS = frozenset(
+_GROUP_WORDS = frozenset(
     ["arm", "batch", "case", "class", "clinic", "clinical", "cohort", "condition", "control", "country", "diagnosis",
      "gender", "geschlecht", "group", "groups", "groupe", "grp", "grupo", "gruppe", "id", "label", "participant", "patient",
      "person", "region", "sample", "sex", "sexe", "sexo", "site", "study", "subject", "treated", "treatment", "wave"]
 )  # fmt: skip
 #: Rows from which sorted values are unlikely by chance.
-_LEAST_ROWS = 20
+_FEWEST_GROUPED_ROWS = 20
 
 
 def group_like(table: Table) -> dict[str, str]:
@@ -45,7 +45,7 @@ def group_like(table: Table) -> dict[str, str]:
 
 def _named_like_a_group(name: str, names: Sequence[str]) -> bool:
     words = set(re.findall(r"[^\W\d_]+", name.casefold()))
-    if not words or not words <= _WORDS:
+    if not words or not words <= _GROUP_WORDS:
         return False
     family = re.sub(r"\d+", "#", name)
     return family == name or sum(re.sub(r"\d+", "#", other) == family for other in names) == 1
@@ -53,7 +53,7 @@ def _named_like_a_group(name: str, names: Sequence[str]) -> bool:
 
 def _sorted(codes: np.ndarray) -> bool:
     """Whether each value is one run of rows, with five rows or more."""
-    if len(codes) < _LEAST_ROWS or (codes < 0).any():
+    if len(codes) < _FEWEST_GROUPED_ROWS or (codes < 0).any():
         return False
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1], [True]])))
     return bool(1 < len(lengths) == len(set(codes.tolist())) and lengths.min() >= 5)

@@ -13,8 +13,8 @@ import numpy as np
 
 from fieldfit.types import Int32Array, IntArray
 
-_KEY_LIMIT = 1 << 62
-_TABLE_LIMIT = 1 << 22
+_LARGEST_KEY = 1 << 62
+_LARGEST_KEY_TABLE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def learn_keys(
     whole = bool(present.all())
     kept = keys if whole else keys[present]
     size = int(kept.max()) + 1 if len(kept) else 0
-    if size <= _TABLE_LIMIT:
+    if size <= _LARGEST_KEY_TABLE:
         counts = np.bincount(kept, minlength=size)
         seen = np.flatnonzero(counts)
         rank_of = np.zeros(size, dtype=np.int32)
@@ -88,7 +88,7 @@ def _fold(
     size = radices[0]
     for position in range(1, len(parts)):
         radix, part = radices[position], parts[position]
-        if learn and size * radix > _KEY_LIMIT:
+        if learn and size * radix > _LARGEST_KEY:
             ranks[position] = np.unique(keys[~absent])
         if position in ranks:
             keys = _rank(ranks[position], keys)

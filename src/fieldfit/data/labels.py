@@ -26,7 +26,7 @@ States = tuple[object, ...]
 # Not "01": codes with leading zeros ("00", "01", "10") are names, not numbers.
 _NUMBER = re.compile(r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
-_WORDS = {"true": True, "false": False}
+_TRUTH_WORDS = {"true": True, "false": False}
 
 
 class BadValueError(Exception):
@@ -131,7 +131,7 @@ def codes_for_states(values: Sequence[object], states: States) -> Int32Array:
                 label = None
             else:
                 number = as_number(label)
-                code = place.get(_WORDS.get(label.lower()) if number is None else number)
+                code = place.get(_TRUTH_WORDS.get(label.lower()) if number is None else number)
         elif code is None and label is not None:
             code = place.get(str(label))
         if code is None and label is not None:

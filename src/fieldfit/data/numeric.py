@@ -18,7 +18,7 @@ from fieldfit.types import Array, Int32Array, IntArray
 _BLOCK_CELLS = 131_072
 #: Entries of a table with one for each column and each value of the range.
 MOST_ENTRIES = 8_000_000
-_OUTSIDE = -2
+_OUTSIDE_CODE = -2
 
 
 def _blocks(matrix: Array) -> Iterator[tuple[slice, Array]]:
@@ -65,7 +65,7 @@ def look_up(
     """
     n, m = matrix.shape
     width = high - low + 2
-    table = np.full((m, width), _OUTSIDE, np.int32)
+    table = np.full((m, width), _OUTSIDE_CODE, np.int32)
     table[:, -1] = -1
     if len(set(map(id, states))) == 1:  # one list for all columns: no loop over a million of them
         table[:, np.array(states[0], dtype=np.int64) - low] = np.arange(len(states[0]), dtype=np.int32)
@@ -78,9 +78,9 @@ def look_up(
         outside = _outside(block, low, high)
         if outside is None:
             np.take(flat_table, _flat_index(block, low, high), out=codes[rows], mode="clip")
-            if codes[rows].min() != _OUTSIDE:
+            if codes[rows].min() != _OUTSIDE_CODE:
                 continue
-            outside = codes[rows] == _OUTSIDE
+            outside = codes[rows] == _OUTSIDE_CODE
         row_in_block, column = np.unravel_index(int(np.argmax(outside)), block.shape)
         return codes, (rows.start + int(row_in_block), int(column))
     return codes, None

@@ -8,7 +8,7 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.types import BoolArray, Int32Array, IntArray
 
 # Up to this many cells a table of flags is both smaller and far faster than sorting the pairs.
-_TABLE_LIMIT = 1 << 28
+_LARGEST_PAIR_TABLE = 1 << 28
 #: Tokens whose pairs are listed at a time.
 _TOKENS_AT_A_TIME = 1 << 13
 
@@ -20,7 +20,7 @@ def observed_pairs(sequences: Sequences) -> tuple[IntArray, Int32Array]:
     Shapes: indptr (n_features + 1,) int64, labels (n_pairs,) int32.
     """
     n_labels = max(sequences.n_labels, 1)
-    if sequences.n_features * n_labels <= _TABLE_LIMIT:
+    if sequences.n_features * n_labels <= _LARGEST_PAIR_TABLE:
         seen = np.zeros(sequences.n_features * n_labels, dtype=np.bool_)
         for first in range(0, sequences.n_tokens, _TOKENS_AT_A_TIME):
             seen[_seen_cells(sequences, n_labels, slice(first, first + _TOKENS_AT_A_TIME))] = True

@@ -19,7 +19,7 @@ from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
 
 _CELL = re.compile(r"%x\[\s*([+-]?\d{1,18})\s*,\s*(\d{1,18})\s*(?::\s*(\w+)\s*)?\]")
-_REACH_LIMIT = 100
+_LONGEST_REACH = 100
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ def _parse_line(line: str, place: str) -> Template:
         cells.append(TemplateCell(int(cell[1]), int(cell[2]), cell[3] or ""))
         if cells[-1].derivation:
             check_derivation(cells[-1].derivation)
-        if abs(cells[-1].row) > _REACH_LIMIT:
-            raise DataError(f"{place}: {cell[0]} reaches farther than {_REACH_LIMIT} tokens.")
+        if abs(cells[-1].row) > _LONGEST_REACH:
+            raise DataError(f"{place}: {cell[0]} reaches farther than {_LONGEST_REACH} tokens.")
     pieces.append(line[end:])
     if any("%x" in piece for piece in pieces):
         raise DataError(f"{place}: a cell is written %x[row,column], for example %x[-1,0]; got {line!r}.")

@@ -27,7 +27,7 @@ import numpy as np
 from fieldfit.data.textfile import read_text
 from fieldfit.types import FileFormatError, FloatArray
 
-_WHOLE = re.compile(r"[0-9]{1,18}")
+_INTEGER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ class _Tokens:
 
     def whole(self, what: str) -> int:
         word = self.word(what)
-        if not _WHOLE.fullmatch(word):
+        if not _INTEGER.fullmatch(word):
             self.refuse(word, f"{what}, an integer ≥ 0,")
         return int(word)
 

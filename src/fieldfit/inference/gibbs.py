@@ -23,7 +23,7 @@ CHAINS = 32
 BURN_IN = 1000
 THIN = 10
 #: The random numbers of the sweeps.
-_STREAM = 2
+_GIBBS_STREAM = 2
 
 
 def gibbs_sample(
@@ -72,7 +72,7 @@ def gibbs_sample(
             burn_in=burn_in,
             thin=thin,
             seed=seed,
-            stream=_STREAM,
+            stream=_GIBBS_STREAM,
             draws=draws,
             n_threads=get_threads(),
         )
@@ -89,7 +89,7 @@ def gibbs_sample(
         burn_in=burn_in,
         thin=thin,
         seed=seed,
-        stream=_STREAM,
+        stream=_GIBBS_STREAM,
         draws=draws,
         n_threads=get_threads(),
     )

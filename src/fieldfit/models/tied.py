@@ -523,10 +523,7 @@ def _array(values: ArrayLike, problem: str) -> FloatArray:
 
 def _columns(values: ArrayLike, what: str) -> FloatArray:
     """Covariates as a matrix (rows, covariates)."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ModelError(f"{what} must be numbers; code categories as 0 and 1 first.") from error
+    array = _array(values, f"{what} must be numbers, code categories as 0 and 1 first")
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2:
         raise ModelError(f"{what} has shape {array.shape}; expected one row for each node or edge.")

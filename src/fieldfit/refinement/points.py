@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_SUMMED_STATES = 1 << 14
 #: Gibbs sweeps from a sample of the data to a draw of the model: where each draw starts from another sample, and else.
 FEW_SWEEPS, SWEEPS = 5, 20
-_STREAM = 0x5EED
+_POINTS_STREAM = 0x5EED
 #: Entries of the largest table of exact draws; on wider graphs Gibbs sampling is faster.
 _LARGEST_DRAWN_TABLE = 1 << 19
 #: Entries of tables that all Gibbs chains together keep, at most.
@@ -71,7 +71,7 @@ def drawn_points(
 
     ``only_gibbs`` excludes exact draws, whose cost is not linear in the number of variables.
     """
-    stream = (seed * 1_000_003 + _STREAM + batch) % (1 << 62)
+    stream = (seed * 1_000_003 + _POINTS_STREAM + batch) % (1 << 62)
     if model.observed:
         if dataset is None:
             raise ValueError("A conditional model needs its observed values to draw the others.")

@@ -60,7 +60,7 @@ _SHORT_STEP, _STEP_NOISE = 0.3, 1.5
 _FURTHER, _FURTHER_NOISE = 2.0, 4.0
 #: Part of a gradient outside the range of the information beyond which the draws do not determine a step.
 _MISSED_GRADIENT = 1e-6
-_STREAM = 0xF15
+_SCORING_STREAM = 0xF15
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def fisher_scoring(
     observed = samples.mean(theta)
     P = np.diag(precision[keep]) / total
     chains = int(np.clip(draws // 100, _FEWEST_CHAINS, _MOST_CHAINS))
-    random = np.random.default_rng([_STREAM, random_state])
+    random = np.random.default_rng([_SCORING_STREAM, random_state])
     # A sample that stands for many more weight is a starting state more often.
     shares = None if weight is None else weight / weight.sum()
     states = samples.subset(random.choice(samples.n, chains, p=shares)).codes
@@ -267,7 +267,7 @@ def fisher_scoring(
     theta, base, states, sizes, distance, thin = at.theta, at.base, at.states, at.sizes, at.distance, at.thin
     with one_blas_thread(with_scipy=True):
         for step in range(at.step, _MOST_SCORING_STEPS + 1):
-            seed = (random_state * 1_000_003 + _STREAM + 97 * step) % (1 << 62)
+            seed = (random_state * 1_000_003 + _SCORING_STREAM + 97 * step) % (1 << 62)
             with _kept(keeper, _At(theta, base, states, sizes, distance, thin, step)):
                 drawn = _mixed(model, theta, states, draws, thin, seed, free, f"FL~{draws}")
             gap = (observed - drawn.mean)[keep] - precision[keep] * theta[keep] / total

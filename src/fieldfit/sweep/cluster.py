@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from distributed import Future
 
 #: Seconds between two checks of which workers are alive.
-_CHECK_SECONDS = 1.0
+_SECONDS_BETWEEN_CHECKS = 1.0
 #: How often a worker may be lost under a cell before the cell has failed.
 _TRIES = 2
 
@@ -136,7 +136,7 @@ class Cluster:
 
         futures = [cell.future for cell in self._running.values()]
         with translated(), contextlib.suppress(TimeoutError), self._backend.client.as_current():
-            wait(futures, timeout=_CHECK_SECONDS, return_when="FIRST_COMPLETED")
+            wait(futures, timeout=_SECONDS_BETWEEN_CHECKS, return_when="FIRST_COMPLETED")
         alive = self._alive()
         for address, cell in list(self._running.items()):
             limit = self._backend.timeout

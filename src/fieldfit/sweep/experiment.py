@@ -23,7 +23,7 @@ CellFunction = Callable[..., Mapping[str, Any]]
 Inputs = Callable[[Mapping[str, object]], Plain]
 
 #: Modules that register built-in experiments when they are imported.
-_HOMES = {"fit-table": "fieldfit.sweep.fit_table"}
+_EXPERIMENT_HOMES = {"fit-table": "fieldfit.sweep.fit_table"}
 _registry: dict[str, Experiment] = {}
 
 
@@ -127,10 +127,10 @@ def find_experiment(wanted: Experiment | CellFunction | str, folder: Path | None
     if ":" in wanted:
         function = _imported(wanted, folder)
         return _registered(function) or Experiment(wanted, function, _source_version(function))
-    if wanted in _HOMES:
-        importlib.import_module(_HOMES[wanted])
+    if wanted in _EXPERIMENT_HOMES:
+        importlib.import_module(_EXPERIMENT_HOMES[wanted])
     if wanted not in _registry:
-        names = sorted({*_HOMES, *_registry})
+        names = sorted({*_EXPERIMENT_HOMES, *_registry})
         raise SweepError(f"There is no experiment {wanted!r}; built in are {names}, others are 'module:function'.")
     return _registry[wanted]
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.field import FieldModel
 
-_KNOWN = {
+_KNOWN_CONSTANTS = {
     "data",
     "model",
     "biases",
@@ -42,7 +42,7 @@ _KNOWN = {
     "tol",
     "max_iter",
 }
-_NAME = re.compile(r"\{(1-)?([A-Za-z_]\w*)\}")
+_PLACEHOLDER = re.compile(r"\{(1-)?([A-Za-z_]\w*)\}")
 
 
 def _data_hash(constants: Mapping[str, object]) -> Plain:
@@ -70,7 +70,7 @@ def fill_policy(template: str, coordinates: Plain) -> tuple[str, set[str]]:
         # Twelve digits keep 1 − 0.9 from being 0.09999999999999998 in the policy's text.
         return format(1 - float(coordinate), ".12g") if complement else str(coordinate)
 
-    return _NAME.sub(value, template), used
+    return _PLACEHOLDER.sub(value, template), used
 
 
 def fold_masks(n: int, folds: int, fold: int, seed: int) -> tuple[BoolArray, BoolArray]:
@@ -98,7 +98,7 @@ def fit_table(coordinates: Plain, seed: int, start: FloatArray | None = None) ->
         if not isinstance(coordinates.get(name), str):
             raise SweepError(f"The experiment fit-table needs {name!r} as text, among the axes or the constants.")
     policy, used = fill_policy(coordinates["policy"], coordinates)
-    unused = sorted(set(coordinates) - _KNOWN - used)
+    unused = sorted(set(coordinates) - _KNOWN_CONSTANTS - used)
     if unused:
         raise SweepError(f"The experiment fit-table does not use {unused[0]!r}: put {{{unused[0]}}} into the policy.")
     sigma2 = coordinates.get("sigma2")

@@ -35,7 +35,7 @@ from fieldfit.types import FieldfitError, SweepError
 if TYPE_CHECKING:
     from fieldfit.shards.dask_backend import DaskBackend
 
-_POLL = 0.3
+_SECONDS_BETWEEN_POLLS = 0.3
 #: Runs of this process that have ended but could not give their cells back (a full disk). This process and its
 #: workers live on, so nobody would take those cells over: the next run releases them.
 _ended: set[str] = set()
@@ -231,7 +231,7 @@ def _until_finished(store: Store, sweep: Sweep, run: str, jobs: int, cluster: Da
         counts = store.counts()
         if not counts.waiting and not counts.running:
             return
-        time.sleep(_POLL)  # another process has the rest: wait for it, or take over what it leaves
+        time.sleep(_SECONDS_BETWEEN_POLLS)  # another process has the rest: wait for it, or take over what it leaves
 
 
 def _work_here(store: Store, sweep: Sweep, run: str) -> None:
@@ -339,7 +339,7 @@ def _watch(path: Path, display: SweepDisplay) -> Iterator[None]:
         try:
             with Store(path, check=False) as store:
                 last: Counts | None = None
-                while not ended.wait(_POLL):
+                while not ended.wait(_SECONDS_BETWEEN_POLLS):
                     counts = store.counts()
                     if counts != last:
                         display.update(counts)

@@ -20,8 +20,8 @@ from fieldfit.objective import Penalties
 from fieldfit.policies import Policy
 from fieldfit.types import FileFormatError
 
-_HEADER = re.compile(r"([A-Z_]+) = \{")
-_NAME = re.compile(r"\s*(\d{1,15}): (.*)", re.DOTALL)
+_SECTION_HEADER = re.compile(r"([A-Z_]+) = \{")
+_NUMBERED_NAME = re.compile(r"\s*(\d{1,15}): (.*)", re.DOTALL)
 _WEIGHT = re.compile(r"\s*\((\d{1,15})\) (.*): (\S+)", re.DOTALL)
 _SECTIONS = ("LABELS", "ATTRIBUTES", "TRANSITIONS", "STATE_FEATURES")
 
@@ -112,7 +112,7 @@ def _sections(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     current: list[str] | None = None
     # Not splitlines: names may have characters such as U+2028 or U+0085.
     for line in text.replace("\r\n", "\n").split("\n"):
-        if header := _HEADER.fullmatch(line):
+        if header := _SECTION_HEADER.fullmatch(line):
             current = sections.setdefault(header.group(1), [])
         elif line == "}":
             current = None
@@ -125,7 +125,7 @@ def _sections(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 
 def _names(path: str | os.PathLike[str], section: str, sections: dict[str, list[str]]) -> list[str]:
-    matches = [_NAME.fullmatch(line) for line in sections[section]]
+    matches = [_NUMBERED_NAME.fullmatch(line) for line in sections[section]]
     names = [match.group(2) for match in matches if match is not None and int(match.group(1)) < len(matches)]
     if len(names) != len(matches) or len(set(names)) != len(names):
         raise FileFormatError(
