@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import typer
 
+import fieldfit as ff
 from fieldfit.cli import wording
 from fieldfit.cli.app import build
 from fieldfit.cli.values import numbers_from_text
@@ -75,6 +76,15 @@ def test_the_nearest_name_is_suggested(refused, tmp_path):
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"item{k}" for k in range(20)) + "\n" + ",".join("01" * 10) + "\n" + ",".join("10" * 10))
     assert "Did you mean 'item17'" in refused("fit", path, "--columns", "itm17,item2")
+
+
+def test_budgets_that_are_no_times(refused, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n0,1\n1,1\n1,0\n0,0\n")
+    sentence = "--budget is '10parsecs'; write a time such as 10s, 500ms, 2min or 1h."
+    assert refused("plan", "boltzmann", path, "--budget", "10parsecs") == f"fieldfit: {sentence}\n"
+    ff.fit(ff.BoltzmannMachine(2), [[0, 1], [1, 1], [1, 0], [0, 0]], "PL1").save(tmp_path / "m.ff")
+    assert refused("report", tmp_path / "m.ff", "--data", path, "--budget", "10parsecs") == f"fieldfit: {sentence}\n"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -194,3 +195,22 @@ def test_weights_that_draws_do_not_support_are_the_first_stages() -> None:
     _, many, _, _ = model_weights(model, theta, bound, distance=1, draws=4_000)
     assert np.isfinite(many.ridge)
     assert many.predicted < many.first
+
+
+def test_plans_summaries_and_theory_have_one_criterion() -> None:
+    model = ff.BoltzmannMachine.grid(3, 3)
+    x = model.sample(np.resize([0.8, -0.8], 12), 1000, random_state=0).values
+    first, refined = ff.fit(model, x, "PL1"), ff.fit(model, x, "PL1 >> optimal")
+    theory = [ff.asymptotics(model, first.theta, policy) for policy in ("PL1", "PL1 >> optimal")]
+    line = next(line for line in refined.summary().splitlines() if "predicted variance" in line)
+    assert "relative to maximum likelihood, det^(1/r): " in line
+    shown = re.findall(r"\d\.\d{3}", line)
+    assert [float(number) for number in shown] == pytest.approx(
+        [part.efficiency() for part in theory][::-1], abs=6e-4
+    )
+    plan = ff.plan(model, x, policies=["PL1", "PL1 >> optimal"])
+    assert plan.kind == "det^(1/r) of the covariance"
+    variance = plan.table.set_index("policy")["variance"]
+    assert [variance["PL1"], variance["PL1 >> optimal"]] == pytest.approx([t.efficiency() for t in theory], abs=1e-3)
+    information = np.linalg.inv(theory[0].mle_covariance)
+    assert theory[0].efficiency("mean") == pytest.approx(np.sum(information * theory[0].covariance) / 12, rel=1e-10)

@@ -28,7 +28,7 @@ from fieldfit.variance import Asymptotics, theory_moments
 from fieldfit.variance.common_draws import CommonDraws
 from fieldfit.variance.expectations import SIMULATED
 from fieldfit.variance.moments import MOST_ENUMERATED_STATES
-from fieldfit.variance.sandwich import between, efficiency, inverse_on
+from fieldfit.variance.sandwich import KINDS, between, efficiency, inverse_on
 
 _DRAW_BATCHES = 10
 #: States from which sums over them are divided, and the number of parts.
@@ -170,7 +170,7 @@ class _Question:
                     f"(states that are too rare). Simulate more (n_simulated), or leave those parameters out of the model."
                 )
             elif not span.undetermined:
-                error = {kind: _jackknife_error(span, common, reference, kind) for kind in ("det", "root", "trace")}
+                error = {kind: _jackknife_error(span, common, reference, kind) for kind in KINDS}
         source = f"{size * _DRAW_BATCHES} draws ({draws.method} sampling)"
         return Asymptotics(
             bread, meat, covariance, reference, self.formula, source, error, why, span.undetermined, span.functions

@@ -19,7 +19,7 @@ _RENAMED = {
 }  # fmt: skip
 #: Arguments that messages name, and the command that has the option where the running one has not.
 _HOMES = {
-    "biases": "fit", "burn_in": "sample", "by": "network", "columns": "fit", "couplings": "fit",
+    "biases": "fit", "budget": "plan", "burn_in": "sample", "by": "network", "columns": "fit", "couplings": "fit",
     "folds": "validate", "formula": "theory", "group_l1": "fit", "groups": "fit", "kind": "test",
     "l1": "fit", "leave_out": "fit", "max_iter": "fit", "method": "fit",
     "min_count": "fit", "n_jobs": "sweep", "n_simulated": "check", "order": "fit", "parameters": "show",
@@ -76,7 +76,7 @@ _RULES = (
     (re.compile(rf"\(({_ANY})\)"), lambda match: f"({_option(match[1])})"),
     (re.compile(rf"(?<![\w.-])({_UNMISTAKABLE})\b(?!=)"), lambda match: _option(match[1])),
     (re.compile(r"(?<=or )(l1)(?=\))"), lambda match: _option(match[1])),
-    (re.compile(r"^(l1)\b"), lambda match: _option(match[1])),
+    (re.compile(r"^(l1|budget)\b"), lambda match: _option(match[1])),
     (re.compile(r"(?<![\w./])(?:(?:fit|ff|plan)(?:\.[a-z_]+\([^()]*\))+|fit\.(?:effects|functional)\b)"),
      lambda match: f"{match[0]} in Python"),
 )  # fmt: skip

@@ -32,7 +32,7 @@ from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Noise
 from fieldfit.refinement.planned import LimitMoments
 from fieldfit.types import FloatArray
-from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
+from fieldfit.variance.criterion import MEAN, ROOT, Criterion, LogDeterminant, LogTrace
 from fieldfit.variance.mixture_moments import MixtureMoments, whitening
 from fieldfit.variance.sampled_moments import Control, MomentPart, SampledMoments, sampled_moments
 
@@ -255,7 +255,7 @@ class Gathering:
             raw=raw,
             reference=self.reference,
             full=self._place(FULL),
-            kind=f"det^(1/r) of the {self._what}",
+            kind=f"{ROOT} of the {self._what}",
             method=f"sums over all {len(probability)} states at the pilot's θ",
             evaluations=len(probability) * (len(theta) + 2.0),
         )
@@ -366,7 +366,8 @@ class Gathering:
             raw=raw,
             reference=self.reference,
             full=full,
-            kind=f"tr(J·{self._what}) with J the information of {self.ingredients[self.reference].name}",
+            kind=f"{MEAN.replace('covariance', self._what)} with I the information of "
+            f"{self.ingredients[self.reference].name}",
             method=f"means over {self.rows.n:,} samples{simulated} at the pilot's θ",
             evaluations=self.rows.n * passes,
             sampled=sampled,

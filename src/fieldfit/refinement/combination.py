@@ -26,7 +26,14 @@ from fieldfit.refinement.optimal import MOST_CONDITIONS
 from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.refined import Account, Refined
-from fieldfit.refinement.regression import RIDGES, Weights, choose_weights, covariance_of, relative_variance
+from fieldfit.refinement.regression import (
+    RIDGES,
+    Weights,
+    choose_weights,
+    covariance_of,
+    relative_variance,
+    root_variance,
+)
 from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.refinement.score_moments import together as all_moments
 from fieldfit.refinement.separate_fits import NodeFit, NodeSamples
@@ -114,9 +121,11 @@ def combine_separate_fits(
         at = ModelMoments(model, average, conditions, None if exact else samples.table(), random_state, free)
         weights, halves, source = at.weighed(weigh, None, exact)
         everything = _transformed(all_moments(halves), transform)
-        plain = relative_variance(
-            covariance_of(_average_matrix(fits, shares)[keep], everything), everything.information
-        )
+        averaging = _average_matrix(fits, shares)[keep]
+        if weights.roots is None:
+            plain = relative_variance(covariance_of(averaging, everything), everything.information)
+        else:
+            plain = root_variance(averaging, everything)
         matrix = np.zeros((len(free), together.size))
         matrix[keep] = weights.matrix @ transform
         theta = _combined(matrix[keep], together, fits, start, keep)
@@ -129,7 +138,7 @@ def combine_separate_fits(
         draws=0 if count is None else sum(half.draws or 0 for half in halves),
         source=source,
         ridge=weights.ridge,
-        predicted=weights.predicted,
+        predicted=weights.predicted if weights.roots is None else weights.roots[0],
         first=plain,
         accepted=True,
         steps=len(fits),

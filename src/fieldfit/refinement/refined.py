@@ -25,6 +25,7 @@ from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
 from fieldfit.variance import DenseAccuracy, Moments
+from fieldfit.variance.criterion import MEAN, ROOT
 from fieldfit.variance.meat import ScoreVariance
 
 #: Draws at the refined estimate behind model-based standard errors and the specification test, and their seed.
@@ -36,8 +37,9 @@ class Account:
     """How a second stage of moment conditions went.
 
     ``predicted`` and ``first`` are the predicted variance of the refined and of the first estimate relative to maximum
-    likelihood (1 is best); ``draws`` is the number of draws of the model behind the weights (0: exact sums). Where
-    ``accepted`` is False the estimate is the first stage's, and ``message`` says why.
+    likelihood (1 is best): det^(1/r), or tr(I·covariance)/r from draws. ``draws`` is the number of draws of the model
+    behind the weights (0: exact sums). Where ``accepted`` is False the estimate is the first stage's, and ``message``
+    says why.
     """
 
     distance: int
@@ -64,8 +66,9 @@ class Account:
         elif self.message:
             text.append(self.message)
         if self.accepted and not math.isnan(self.predicted):
+            criterion = ROOT if self.draws == 0 else MEAN
             text.append(
-                "predicted variance relative to maximum likelihood, tr(I·covariance)/r: "
+                f"predicted variance relative to maximum likelihood, {criterion}: "
                 f"{self.predicted:.3f} (first stage {self.first:.3f})"
             )
         return text

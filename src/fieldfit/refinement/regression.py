@@ -30,6 +30,7 @@ from fieldfit.refinement.pseudo_inverse import (
 )
 from fieldfit.refinement.score_moments import ScoreMoments, together
 from fieldfit.types import FloatArray, ModelError
+from fieldfit.variance.mixture_moments import whitening
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -53,7 +54,8 @@ class Weights:
 
     ``predicted`` and ``first`` are the predicted variance of the refined and of the first estimate relative to maximum
     likelihood, tr(I · Cov)/r (1 is best); from draws, what weights from one half gain over the first stage in the other
-    half is subtracted from the first stage's. ``noise`` is what the noise of the draws adds, 0 for exact moments.
+    half is subtracted from the first stage's. ``noise`` is what the noise of the draws adds, 0 for exact moments, and
+    ``roots`` are both variances as det^(1/r), which needs exact moments.
     """
 
     matrix: FloatArray
@@ -61,6 +63,7 @@ class Weights:
     first: float
     noise: float
     ridge: float
+    roots: tuple[float, float] | None = None
 
 
 def own_weights(weights: Weights) -> str:
@@ -125,6 +128,17 @@ def covariance_of(matrix: FloatArray, moments: ScoreMoments) -> FloatArray:
     return (covariance + covariance.T) / 2
 
 
+def root_variance(matrix: FloatArray, moments: ScoreMoments) -> float:
+    """det(Cov)^(1/d) relative to maximum likelihood for the weights A, on the d directions with information."""
+    basis, _ = whitening(moments.information[None])
+    turned = moments.information @ basis
+    size = (
+        np.linalg.slogdet(turned.T @ covariance_of(matrix, moments) @ turned)[1]
+        - np.linalg.slogdet(basis.T @ turned)[1]
+    )
+    return float(np.exp(size / max(basis.shape[1], 1)))
+
+
 def relative_variance(covariance: FloatArray, information: FloatArray) -> float:
     """tr(I · Cov)/rank I: 1 for maximum likelihood."""
     rank = pseudo_inverse(information)[1]
@@ -153,7 +167,9 @@ def choose_weights(
     first = _relative(Lambda, everything, directions)
     if len(halves) == 1:
         matrix = Regression(everything, Lambda).weights(exact_ridge)
-        return Weights(matrix, _relative(matrix, everything, directions), first, 0.0, exact_ridge)
+        predicted = _relative(matrix, everything, directions)
+        roots = root_variance(matrix, everything), root_variance(Lambda.toarray(), everything)
+        return Weights(matrix, predicted, first, 0.0, exact_ridge, roots)
     if first <= 1 + least_excess:
         return Weights(np.asarray(coefficients), first, first, 0.0, math.inf)
     half, other = Regression(halves[0], Lambda), halves[1]

@@ -20,6 +20,8 @@ _SHADE = "#e9e4dc"
 _MOST_NAMED_POINTS = 7
 #: Least ratio of the largest and the smallest variance shown: smaller differences do not matter.
 _NARROWEST = 1.06
+#: Share of the height above the points for the note on those that are not shown.
+_ROOM_FOR_NOTE = 0.08
 #: Length of error bars in standard errors, and the largest factor by which they may extend the axis of variances.
 ERRORS, _LONGER = 2.0, 3.0
 
@@ -93,6 +95,8 @@ def draw_frontier(
     shown = visible(points, best)
     limits = Limits.of(shown, floor)
     left, right, bottom, top = limits.left, limits.right, limits.bottom, limits.top
+    if len(shown) < len(points):
+        top *= (top / bottom) ** _ROOM_FOR_NOTE
     with figure(7.4, 5.0) as drawing:
         axes = drawing.add_axes((0.1, 0.12, 0.87, 0.8))
         axes.set_xscale("log")

@@ -28,6 +28,8 @@ import numpy as np
 from fieldfit.types import BoolArray, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments, whitening
 
+#: What variances relative to maximum likelihood are, in words: where bread and meat are exact, and elsewhere.
+ROOT, MEAN = "det^(1/r)", "tr(I·covariance)/r"
 #: Pivots and diagonal entries below this, relative to the largest, are 0.
 _ZERO_PIVOT = 1e-9
 

@@ -17,7 +17,11 @@ import numpy as np
 
 from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray, ModelError, Plain
+from fieldfit.variance.criterion import MEAN, ROOT
 from fieldfit.variance.meat import INDEPENDENT, ScoreVariance
+
+#: Sizes of a variance relative to maximum likelihood.
+KINDS = ("det", "root", "trace", "mean")
 
 
 def inverse_on(matrix: FloatArray, basis: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
@@ -90,9 +94,10 @@ class Asymptotics:
 
         Parameters
         ----------
-        kind : {"root", "det", "trace"}, default: "root"
+        kind : {"root", "det", "trace", "mean"}, default: "root"
             ``"det"`` is the paper's ratio of determinants. ``"root"`` is its d-th root, the ratio per parameter, where d
-            is the number of directions of θ that the model determines. ``"trace"`` is the ratio of traces.
+            is the number of directions of θ that the model determines. ``"trace"`` is the ratio of traces. ``"mean"`` is
+            tr(I·covariance)/d with I the information: what plans and summaries show where moments come from samples.
 
         Returns
         -------
@@ -174,7 +179,7 @@ class Asymptotics:
             return "\n".join([*lines, f"maximum likelihood is not available for comparison: {self.why_no_mle}"])
         simulated = self.monte_carlo_error or {}
         lines.append("variance relative to maximum likelihood:")
-        for kind, what in (("det", "determinants"), ("root", "det^(1/r)"), ("trace", "traces")):
+        for kind, what in (("det", "determinants"), ("root", ROOT), ("trace", "traces"), ("mean", MEAN)):
             error = f" ± {simulated[kind]:.1g}" if kind in simulated else ""
             lines.append(f"  {kind:<6}{self.efficiency(kind):.4f}{error}  ({what})")
         return "\n".join(lines)
@@ -187,7 +192,7 @@ class Asymptotics:
             f'<tr><th scope="row">{kind}</th><td>{self.efficiency(kind):.4f}'
             + (f" ± {simulated[kind]:.1g}" if kind in simulated else "")
             + "</td></tr>"
-            for kind in ("det", "root", "trace")
+            for kind in KINDS
         )
         caption = "Variance relative to maximum likelihood"
         table = f"<table><caption>{caption}</caption><tbody>{rows}</tbody></table>"
@@ -206,14 +211,12 @@ class Asymptotics:
         >>> import fieldfit as ff
         >>> theory = ff.asymptotics(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
         >>> sorted(theory.to_dict()["efficiency"])
-        ['det', 'root', 'trace']
+        ['det', 'mean', 'root', 'trace']
         """
         return {
             "formula": self.formula,
             "method": self.method,
-            "efficiency": None
-            if self.mle_covariance is None
-            else {kind: self.efficiency(kind) for kind in ("det", "root", "trace")},
+            "efficiency": None if self.mle_covariance is None else {kind: self.efficiency(kind) for kind in KINDS},
             "monte_carlo_error": self.monte_carlo_error,
             "undetermined": list(self.undetermined),
             "covariance": self.covariance.tolist(),
@@ -222,14 +225,16 @@ class Asymptotics:
 
 def efficiency(covariance: FloatArray, reference: FloatArray, kind: str, basis: FloatArray | None = None) -> float:
     """Size of a covariance matrix relative to a reference, on the span of ``basis`` (r, d), or everywhere."""
-    if kind not in ("det", "root", "trace"):
-        raise ModelError(f"efficiency is measured by 'det', 'root' or 'trace'; got {kind!r}.")
+    if kind not in KINDS:
+        raise ModelError(f"efficiency is measured by 'det', 'root', 'trace' or 'mean'; got {kind!r}.")
     if np.isinf(np.diag(covariance)).any():
         return math.inf
     if kind == "trace":
         return float(np.trace(covariance) / np.trace(reference))
     if basis is not None:
         covariance, reference = basis.T @ covariance @ basis, basis.T @ reference @ basis
+    if kind == "mean":
+        return float(np.trace(np.linalg.solve(reference, covariance)) / len(covariance))
     log_ratio = float(np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(reference)[1])
     return float(np.exp(log_ratio if kind == "det" else log_ratio / len(covariance)))
 

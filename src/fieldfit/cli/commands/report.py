@@ -59,10 +59,13 @@ def report(
     from fieldfit.cli.output import check_folder, note
     from fieldfit.cli.saved import attached, family_of
     from fieldfit.cli.wording import in_options
+    from fieldfit.planner.request import parse_seconds
     from fieldfit.types import FieldfitError
 
     if not 0 < level < 1:
         raise FieldfitError(f"--level is {level:g}; it must be between 0 and 1.")
+    if budget is not None and budget != "none":
+        parse_seconds(budget)
     limit_threads(threads)
     out = path.with_suffix(".html") if out is None else out
     check_folder(out)

@@ -66,6 +66,8 @@ def theory(
     from fieldfit.refinement.staged import as_estimator, evaluated_policies
     from fieldfit.report.table import PlainTable
     from fieldfit.steps import waiting
+    from fieldfit.variance.criterion import MEAN, ROOT
+    from fieldfit.variance.sandwich import KINDS
 
     limit_threads(threads)
     parsed = [as_estimator(text) for text in policies]
@@ -91,18 +93,17 @@ def theory(
         names = list(field.parameter_names)
         print_json({"model": field.kind, "parameters": names, "theta": vector, "policies": records})
         return
-    kinds = ("det", "root", "trace")
     simulated = any(record["monte_carlo_error"] for record in records)
     rows = []
     for record in records:
-        sizes = [record["efficiency"][kind] if record["efficiency"] else None for kind in kinds]
+        sizes = [record["efficiency"][kind] if record["efficiency"] else None for kind in KINDS]
         error = [(record["monte_carlo_error"] or {}).get("root")] if simulated else []
         rows.append((record["policy"], record["components"], record["flops"], *sizes, *error))
-    columns = ("policy", "components", "FLOPs", *kinds, *(["± root"] if simulated else []))
-    formats = ("", ".4g", "", ".3f" if not simulated else ".3g", ".4f", ".4f", *([".1g"] if simulated else []))
+    columns = ("policy", "components", "FLOPs", *KINDS, *(["± root"] if simulated else []))
+    formats = ("", ".4g", "", ".3f" if not simulated else ".3g", ".4f", ".4f", ".4f", *([".1g"] if simulated else []))
     notes = [
         f"Variance relative to maximum likelihood, {formula.value} formula, {records[0]['method']}; for each sample.",
-        "root is det^(1/r), the ratio per parameter.",
+        f"root is {ROOT}, the ratio per parameter; mean is {MEAN}, which plans and summaries have from samples.",
     ]
     if any(len(evaluated_policies(policy)) > 1 for policy in parsed):
         notes.append(
