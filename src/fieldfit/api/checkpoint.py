@@ -263,7 +263,7 @@ class ReplicateKeeper(FileKeeper):
         cls, checkpoint: Checkpoint, prepared: Prepared, estimator: str, theta: FloatArray, what: str
     ) -> ReplicateKeeper:
         """``what`` describes the resamples; they belong to this estimator and its θ."""
-        identity = _identity(prepared, f"{what} of {digest('', theta)}")
+        identity = _identity(prepared, f"{what} of {digest_of('', theta)}")
         return cls(checkpoint, identity | {"policy": estimator})
 
 
@@ -310,17 +310,19 @@ def _identity(prepared: Prepared, method: str) -> dict[str, str]:
     l1 = np.zeros(0) if penalty.l1 is None else penalty.l1
     groups = () if penalty.l1_groups is None else (penalty.l1_groups,)
     return {
-        "model": digest(json.dumps(header, sort_keys=True, default=str), *(arrays[name] for name in sorted(arrays))),
+        "model": digest_of(
+            json.dumps(header, sort_keys=True, default=str), *(arrays[name] for name in sorted(arrays))
+        ),
         "policy": str(prepared.policy),
         "data": prepared.exact_fingerprint,
-        "options": digest("", penalty.sigma2, l1, prepared.start, prepared.free, *groups),
+        "options": digest_of("", penalty.sigma2, l1, prepared.start, prepared.free, *groups),
         "random_state": str(prepared.random_state),
         "method": method,
         "shards": prepared.division,
     }
 
 
-def digest(text: str, *arrays: Array) -> str:
+def digest_of(text: str, *arrays: Array) -> str:
     """A short text that identifies a text and arrays."""
     digest = blake2b(text.encode(), digest_size=16)
     for array in arrays:

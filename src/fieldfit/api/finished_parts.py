@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fieldfit.api.checkpoint import Checkpoint, FileKeeper, as_checkpoint, digest
+from fieldfit.api.checkpoint import Checkpoint, FileKeeper, as_checkpoint, digest_of
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
 from fieldfit.types import Array, FieldfitError
@@ -137,7 +137,7 @@ def kept_parts(checkpoint: Kept, *data: Array, **identity: object) -> Iterator[P
         yield lambda shapes, compute: compute()
         return
     texts = {name.replace("_", " "): str(value) for name, value in identity.items()}
-    keeper.begin({**texts, "set of samples": digest("", *data)})
+    keeper.begin({**texts, "set of samples": digest_of("", *data)})
     try:
         yield keeper.part
     finally:

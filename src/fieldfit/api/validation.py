@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.api.checkpoint import digest
+from fieldfit.api.checkpoint import digest_of
 from fieldfit.api.finished_parts import Kept, as_parts, kept_parts
 from fieldfit.arguments import seed, whole_number
 from fieldfit.data.dataset import Dataset
@@ -158,9 +158,9 @@ class _Fold:
         given = [np.asarray(value) for value in self.options.values() if isinstance(value, np.ndarray)]
         return {
             "kind": "cross-validation",
-            "model": digest(repr(sorted(header.items())), *(arrays[name] for name in sorted(arrays))),
+            "model": digest_of(repr(sorted(header.items())), *(arrays[name] for name in sorted(arrays))),
             "policy": f"{self.policy}, scored by {self.score}",
-            "options": digest(repr(sorted(self.options.items())), *given),
+            "options": digest_of(repr(sorted(self.options.items())), *given),
             "random_state": str(self.random_state),
             "samples": exact_fingerprint(self.dataset),
         }

@@ -194,7 +194,7 @@ def bootstrap(
     def estimated(weights: FloatArray) -> dict[str, FloatArray]:
         regressions, thresholds = chosen_regressions(rows, weights, gamma)
         each = zip(weights, regressions, thresholds, strict=True)
-        debiased = [debiased_couplings(rows, *one) for one in each]
+        debiased = [debiased_couplings(rows, *resample) for resample in each]
         return {"couplings": combine(regressions), "debiased": np.stack(debiased)}
 
     couplings, debiased = [], []

@@ -167,5 +167,5 @@ def _correlations(first: FloatArray, second: FloatArray) -> FloatArray:
     """Correlations of the rows (measures, m) of both; 0 for rows of equal numbers."""
     a, b = (values - values.mean(axis=1, keepdims=True) for values in (first, second))
     size = np.sqrt(np.sum(a * a, axis=1) * np.sum(b * b, axis=1))
-    found: FloatArray = np.divide(np.sum(a * b, axis=1), size, out=np.zeros(len(size)), where=size > 0)
-    return found
+    correlation: FloatArray = np.divide(np.sum(a * b, axis=1), size, out=np.zeros(len(size)), where=size > 0)
+    return correlation

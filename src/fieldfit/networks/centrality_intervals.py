@@ -111,14 +111,14 @@ def _strengths(estimate: FloatArray, covariances: FloatArray) -> tuple[FloatArra
     zero, spread = _fitted_mixture(t[np.triu_indices(m, 1)])
     amount = _amount(zero, spread)
     contribution = error * (np.abs(t) - amount * np.exp(-np.square(t) / (2 * _WIDTH)))
-    own, first, second = _moments(_posterior_means(t, zero, spread), amount)
+    whole, first, second = _moments(_posterior_means(t, zero, spread), amount)
     shared = covariances / (scale[:, :, None] * scale[:, None, :])
     linear = error * first
     bent = error * second
     variance = np.einsum("jk,jkl,jl->j", linear, shared, linear)
     variance += np.einsum("jk,jkl,jl->j", bent, np.square(shared), bent) / 2.0
     # The diagonal has the whole variance, not only its first terms.
-    variance += np.sum(np.square(error) * (own - np.square(first) - np.square(second) / 2.0), axis=1)
+    variance += np.sum(np.square(error) * (whole - np.square(first) - np.square(second) / 2.0), axis=1)
     strength: FloatArray = contribution.sum(axis=1)
     return strength, variance
 
