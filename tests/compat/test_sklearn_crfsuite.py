@@ -2,7 +2,11 @@
 
 import doctest
 import importlib
+import inspect
 import pickle
+import re
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pycrfsuite
@@ -235,3 +239,20 @@ def test_the_examples_run(module, tmp_path, monkeypatch):
     result = doctest.testmod(importlib.import_module(f"fieldfit.compat.sklearn_crfsuite.{module}"))
     assert result.attempted
     assert not result.failed
+
+
+def test_what_the_original_has_is_here_or_on_the_page():
+    """Every argument, attribute, method and metric of the original, by introspection."""
+    page = (Path(__file__).parents[2] / "docs" / "from-sklearn-crfsuite.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(\w+)`", page))
+    original, ours = sklearn_crfsuite.CRF(max_iterations=5), CRF(max_iterations=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        original.fit([XSEQ], [YSEQ])
+        ours.fit([XSEQ], [YSEQ])
+    parameters = [set(inspect.signature(kind.__init__).parameters) for kind in (sklearn_crfsuite.CRF, CRF)]
+    assert parameters[0] <= parameters[1]
+    public = [{name for name in dir(item) if not name.startswith("_")} for item in (original, ours)]
+    assert public[0] - public[1] - told == set()
+    names = {name for name, item in vars(sklearn_crfsuite.metrics).items() if inspect.isfunction(item)}
+    assert {name for name in names if not name.startswith("_")} - set(dir(metrics)) - told == set()
