@@ -198,3 +198,28 @@ def test_ctrl_c_while_an_archive_is_opened(tmp_path):
         work()
     assert len(opened) == 1
     opened[0].close()
+
+
+def test_an_interrupted_sweep_does_not_say_that_nothing_was_written(tmp_path, monkeypatch, capsys):
+    (tmp_path / "a.csv").write_text("x,y\n" + "0,1\n1,0\n1,1\n0,0\n" * 5)
+    (tmp_path / "a.toml").write_text(
+        'experiment = "fit-table"\n[constants]\ndata = "a.csv"\npolicy = "PL1"\n[axes]\nsigma2 = [1.0, 2.0, 3.0]\n'
+    )
+    from fieldfit.sweep import fit_table
+
+    usual, calls = fit_table.fold_masks, list[int]()
+
+    def second(*given):
+        calls.append(1)
+        if len(calls) == 2:
+            press()
+        return usual(*given)
+
+    monkeypatch.setattr(fit_table, "fold_masks", second)
+    command = ["sweep", "run", str(tmp_path / "a.toml")]
+    assert main(command) == 130
+    said = capsys.readouterr()
+    assert "1 cells done" in said.out
+    assert said.err.endswith("a.sweep has the finished cells, and the same command continues.\n")
+    assert "nothing" not in said.err
+    assert main(command) == 0

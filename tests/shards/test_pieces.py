@@ -333,3 +333,34 @@ def test_a_fit_of_ten_times_the_memory_it_is_allowed(tmp_path):
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == ["600000", "True"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_patterns_on_the_command_line(tmp_path, capsys, kind):
+    """The command reads the names of the columns only; the model and the bits are those of the library."""
+    from fieldfit.cli.app import run
+
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+    values = ff.BoltzmannMachine(3).sample([0.5, -0.4, 0.3], 400, random_state=0).values
+    frame = pd.DataFrame(values, columns=list("abc"))
+    for number in range(2):
+        part = frame[number::2]
+        if kind == "csv":
+            part.to_csv(tmp_path / f"part{number}.csv", index=False)
+        else:
+            part.to_parquet(tmp_path / f"part{number}.parquet")
+    pattern, out = str(tmp_path / f"part*.{kind}"), str(tmp_path / "fit.ff")
+    assert run(["fit", "boltzmann", pattern, "--no-biases", "--out", out, "--json"]) == 0
+    direct = ff.fit(ff.BoltzmannMachine(3), pattern)
+    assert ff.load(out).theta.tobytes() == direct.theta.tobytes()
+    assert ff.load(out).model.parameter_names == ["a:b", "a:c", "b:c"]
+    assert run(["fit", "potts", pattern, "--states", "0,1", "--sigma2", "1", "--json"]) == 0
+    assert run(["plan", "boltzmann", pattern, "--policy", "PL1", "--json"]) == 0
+    capsys.readouterr()
+    assert run(["fit", "potts", pattern]) == 2
+    assert "--states" in capsys.readouterr().err
+    assert run(["fit", "boltzmann", pattern, "--leave-out", "a"]) == 2
+    assert "a pattern of files" in capsys.readouterr().err
+    assert run(["fit", "boltzmann", str(tmp_path / "none*.csv")]) == 2
+    assert "No file matches" in capsys.readouterr().err

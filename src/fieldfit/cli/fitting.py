@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.base import Model
     from fieldfit.shards.folder import ShardFolder
+    from fieldfit.shards.pieces import TableFiles
     from fieldfit.types import FloatArray
 
 
@@ -93,7 +94,7 @@ class FitOptions:
     json: Json = False
 
 
-def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder]], options: FitOptions) -> None:
+def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder | TableFiles]], options: FitOptions) -> None:
     """Fit the model and samples of ``read``, save and print. Ctrl-C keeps the estimate so far and exits with 130."""
     from fieldfit.cli.values import as_tolerance
     from fieldfit.cli.weighting import weights_option

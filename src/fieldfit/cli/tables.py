@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,8 +23,14 @@ from fieldfit.cli.options import (
 if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.shards.folder import ShardFolder
+    from fieldfit.shards.pieces import TableFiles
 
-DataFile = Annotated[Path, typer.Argument(metavar="DATA", help="CSV or TSV file with one sample per line.")]
+DataFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA", help="CSV or TSV file with one sample per line, a folder of shards, or 'DATA/*.csv'."
+    ),
+]
 EdgesOption = Annotated[
     str | None,
     typer.Option(
@@ -53,10 +60,15 @@ class TableOptions:
 
     def read(
         self, path: Path, states: Sequence[object] | None = None, names: Sequence[str] | None = None
-    ) -> Table | ShardFolder:
-        """The table in a file, its values checked against the states (None: those that it has), or a folder of shards."""
+    ) -> Table | ShardFolder | TableFiles:
+        """The table in a file, its values checked against the states (None: those that it has), or data in pieces.
+
+        Pieces are a folder of shards, or the files that a pattern matches, which are read where they are evaluated.
+        """
         if path.is_dir():
             return self._folder(path)
+        if has_magic(str(path)) and not path.exists():
+            return self._files(path)
         from fieldfit.cli.values import as_list
         from fieldfit.data.table import read_table
 
@@ -85,6 +97,17 @@ class TableOptions:
                 "--leave-out, --sample-weight and --header with `fieldfit shard`; groups need the samples in one file."
             )
         return open_folder(path)
+
+    def _files(self, path: Path) -> TableFiles:
+        from fieldfit.shards.pieces import TableFiles
+        from fieldfit.types import DataError
+
+        if self.columns or self.leave_out or self.sample_weight or self.groups or self.header is not None:
+            raise DataError(
+                f"{path} is a pattern of files, which are read as they are. Use --columns, --leave-out, --sample-weight "
+                "and --header with `fieldfit shard`; groups need the samples in one file."
+            )
+        return TableFiles.matching(str(path))
 
 
 def _tell_group_labels(samples: Table) -> None:

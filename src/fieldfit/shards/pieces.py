@@ -6,13 +6,18 @@ import glob
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.shards.folder import INDEX, ShardFolder, open_folder
+from fieldfit.shards.making import TextTable
 from fieldfit.types import DataError, FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PARQUET = (".parquet", ".pq")
 
@@ -32,16 +37,33 @@ class FilePiece:
 
     def load(self) -> object:
         """The path of a text file, or the table of a Parquet file."""
-        if not self.path.endswith(_PARQUET):
-            return self.path
-        import pandas as pd
+        return _parquet(self.path) if self.path.endswith(_PARQUET) else self.path
 
-        try:
-            return pd.read_parquet(self.path)
-        except ImportError as error:
-            raise DataError("Parquet files need pyarrow. Install it with: pip install pyarrow") from error
-        except (OSError, ValueError) as error:
-            raise DataError(f"{self.path} cannot be read as a Parquet file ({error}).") from error
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        if self.path.endswith(_PARQUET):
+            return tuple(map(str, _parquet(self.path, rows=False).columns))
+        first = next(TextTable(Path(self.path)).blocks(1, None), None)
+        if first is None:
+            raise DataError(f"{self.path} has no rows.")
+        return first.names
+
+
+def _parquet(path: str, *, rows: bool = True) -> pd.DataFrame:
+    """The data frame of a file; without ``rows`` its columns only."""
+    import pandas as pd
+
+    try:
+        if rows:
+            return pd.read_parquet(path)
+        from pyarrow.parquet import read_schema
+
+        columns: pd.DataFrame = read_schema(path).empty_table().to_pandas()
+        return columns
+    except ImportError as error:
+        raise DataError("Parquet files need pyarrow. Install it with: pip install pyarrow") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as a Parquet file ({error}).") from error
 
 
 @dataclass(frozen=True)
@@ -107,6 +129,24 @@ class Pieces:
 
     pieces: tuple[Piece, ...]
     folder: ShardFolder | None = None
+
+
+@dataclass(frozen=True)
+class TableFiles(Pieces):
+    """Tables in the files that a pattern matches; ``names`` are the columns of the first."""
+
+    names: tuple[str, ...] = ()
+
+    @property
+    def m(self) -> int:
+        """The number of columns."""
+        return len(self.names)
+
+    @classmethod
+    def matching(cls, pattern: str) -> TableFiles:
+        """The files, of which only the first rows of the first are read here."""
+        pieces = tuple(map(FilePiece, matching(pattern)))
+        return cls(pieces, names=pieces[0].columns())
 
 
 def as_pieces(data: object) -> Pieces | None:

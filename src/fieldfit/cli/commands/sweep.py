@@ -17,8 +17,8 @@ StoreOption = Annotated[
     typer.Option("--store", metavar="FILE", help="Store for the results. Default: FILE.sweep next to FILE.toml."),
 ]
 
-#: Exit codes of `run`: all cells done, some failed, stopped by Ctrl-C.
-FAILED, INTERRUPTED = 1, 130
+#: Exit code of `run` if some cells failed; 0 if all are done, and 130 after Ctrl-C.
+FAILED = 1
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     json: Json = False,
 ) -> None:
     """Compute the missing cells of a sweep. After an interruption, run the same command again to continue."""
-    from fieldfit.cli.output import print_json, say
+    from fieldfit.cli.output import InterruptedFitError, print_json, say
     from fieldfit.sweep import read_sweep, run_sweep
 
     limit_threads(threads)
@@ -55,8 +55,12 @@ def run(
         print_json(vars(summary) | {"path": str(summary.path)})
     else:
         say(str(summary))
-    if summary.interrupted or summary.failed:
-        raise typer.Exit(INTERRUPTED if summary.interrupted else FAILED)
+    if summary.interrupted:
+        raise InterruptedFitError(
+            f"Interrupted; {summary.path} has the finished cells, and the same command continues."
+        )
+    if summary.failed:
+        raise typer.Exit(FAILED)
 
 
 def show(

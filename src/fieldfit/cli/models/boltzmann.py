@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.boltzmann import BoltzmannMachine
     from fieldfit.shards.folder import ShardFolder
+    from fieldfit.shards.pieces import TableFiles
 
 
 BiasesOption = Annotated[bool, typer.Option("--biases/--no-biases", help="Whether each variable has a bias.")]
@@ -61,7 +62,7 @@ class BoltzmannOptions:
         biases = ["bias"] * m if self.tied and self.biases else None
         return BoltzmannMachine(m, pairs, self.biases, self.values, edge_groups=groups, bias_groups=biases)
 
-    def read(self, data: Path, table: TableOptions) -> tuple[BoltzmannMachine, Table | ShardFolder]:
+    def read(self, data: Path, table: TableOptions) -> tuple[BoltzmannMachine, Table | ShardFolder | TableFiles]:
         """The model and its samples."""
         samples = table.read(data, self.values)
         return self.model(samples.names), samples

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.mrf import MarkovRandomField
     from fieldfit.shards.folder import ShardFolder
+    from fieldfit.shards.pieces import TableFiles
 
 NetworkFile = Annotated[Path, typer.Argument(metavar="MODEL.uai", help="File with the cliques, in UAI format.")]
 
 
-def read(network: Path, data: Path, table: TableOptions) -> tuple[MarkovRandomField, Table | ShardFolder]:
+def read(
+    network: Path, data: Path, table: TableOptions
+) -> tuple[MarkovRandomField, Table | ShardFolder | TableFiles]:
     """The model of a UAI file and its samples."""
     from fieldfit.models.mrf import MarkovRandomField
 

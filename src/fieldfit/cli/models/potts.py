@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fieldfit.data.samples import Table
     from fieldfit.models.potts import Potts
     from fieldfit.shards.folder import ShardFolder
+    from fieldfit.shards.pieces import TableFiles
 
 
 #: A column with more states than this, and than half of the rows, is not a variable of a Potts model.
@@ -49,7 +50,7 @@ class PottsOptions:
     edges: EdgesOption = None
     tied: TiedOption = False
 
-    def read(self, data: Path, table: TableOptions) -> tuple[Potts, Table | ShardFolder]:
+    def read(self, data: Path, table: TableOptions) -> tuple[Potts, Table | ShardFolder | TableFiles]:
         """The model and its samples."""
         from fieldfit.cli.values import as_edges, as_states
         from fieldfit.models.potts import Potts
@@ -70,10 +71,15 @@ class PottsOptions:
         return model, samples
 
 
-def _shared_states(samples: Table | ShardFolder) -> States:
+def _shared_states(samples: Table | ShardFolder | TableFiles) -> States:
     """The states that all columns share; identifiers and columns without a state in common are no Potts model."""
+    from fieldfit.shards.pieces import TableFiles
     from fieldfit.types import DataError
 
+    if isinstance(samples, TableFiles):
+        raise DataError(
+            "The states of a Potts model are not known before all files are read. List them with --states."
+        )
     first = samples.states[0]
     for name, states in zip(samples.names, samples.states, strict=True):
         if len(states) > max(_MANY_STATES, samples.n // 2):
