@@ -60,6 +60,7 @@ def report(
     from fieldfit.cli.saved import attached, family_of
     from fieldfit.cli.wording import in_options
     from fieldfit.planner.request import parse_seconds
+    from fieldfit.steps import waiting
     from fieldfit.types import FieldfitError
 
     if not 0 < level < 1:
@@ -95,5 +96,6 @@ def report(
             plan = plan_for(fit, budget, seed)
         except FieldfitError as error:
             notes.append(f"The cost and accuracy of other estimators were not compared: {error}")
-    fit_page(fit, plan, level, notes, command(), in_options, results).write(out)
+    with waiting("report page"):
+        fit_page(fit, plan, level, notes, command(), in_options, results).write(out)
     note(f"written: {out} (open it in a browser)")
