@@ -91,6 +91,24 @@ s` is at its usual tolerance. Edges and weights are compared with those at 1e-14
 script needs R with glmnet (Debian: r-cran-glmnet).""",
         runs=1,
     ),
+    "peers": Section(
+        "Centralities, couplings and contacts of other programs",
+        ["field_peers.py", "networks", "coniii", "pydca"],
+        """qgraph counts a path in both directions and defines closeness without the factor m − 1; both are converted. huge
+estimates Gaussian networks and has no model for binary data: its edges come from linear regressions, so they need not be
+ours, and it chooses λ with random permutations (39 and 41 edges in two runs). coniii's times include about two seconds
+that do not depend on m. pydca has single precision and stops after 500 iterations at most; both programs have its
+penalty, λ_h = λ_J = 0.2 (L − 1), and its scores leave out pairs less than 5 columns apart. Contacts are pairs at least 6
+columns apart within 8 Å. coniii 3.0.1 and pydca 1.23 are from PyPI; coniii
+needs NumPy below 1.24 and SciPy below 1.11, and pydca is installed without the versions that it asks for.""",
+        runs=1,
+    ),
+    "boltzmann": Section(
+        "Contacts by Boltzmann learning (adabmDCA) and by pseudo-likelihood",
+        ["field_peers.py", "adabmdca"],
+        """adabmDCA 1.0.0 from PyPI, on one processor without a GPU, for which it is made.""",
+        runs=1,
+    ),
     "coverage": Section(
         "What intervals of centralities cover",
         ["networks.py", "coverage"],
@@ -283,7 +301,19 @@ fieldfit needs more than CRFsuite: it has sums over label pairs for two chunks a
     ),
 }
 #: Parts that take longer than half an hour together with the others.
-BY_NAME_ONLY = ("converged", "promise", "images", "large", "plmc", "sizes", "solvers", "glmnet", "coverage")
+BY_NAME_ONLY = (
+    "converged",
+    "promise",
+    "images",
+    "large",
+    "plmc",
+    "sizes",
+    "solvers",
+    "glmnet",
+    "peers",
+    "boltzmann",
+    "coverage",
+)
 #: The order in which parts run: what is claimed first, what takes long last.
 ORDER = (
     "commands",
