@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -54,18 +55,42 @@ CORPORA = {
     "template": ("conll2000/train.txt", "conll2000/test.txt"),
     "atis": ("sequences/atis_train.txt", "sequences/atis_test.txt"),
     "ewt": ("sequences/ewt_train.txt", "sequences/ewt_test.txt"),
+    "fine": ("sequences/ewt_train.txt", "sequences/ewt_test.txt"),
 }
-TITLES = {"conll": "CoNLL-2000", "template": "CoNLL-2000, CRF++ template", "atis": "ATIS", "ewt": "English EWT"}
+TITLES = {
+    "conll": "CoNLL-2000",
+    "template": "CoNLL-2000, CRF++ template",
+    "atis": "ATIS",
+    "ewt": "English EWT",
+    "fine": "English EWT, fine tags",
+}
+#: Fine tags are both tags of a token and the last letter of its word, where that is one of these.
+ENDINGS = "sdgny"
 
 
 def training_text(name: str, sentences: int | None = None) -> ColumnText:
     """The (first) training sentences."""
     train = read_columns(find_data(CORPORA[name][0]))
+    if name == "fine":
+        train = finely_tagged(train)
     if sentences is None or sentences >= train.n_sentences:
         return train
     stop = int(train.offsets[sentences])
     codes = tuple(column[:stop] for column in train.codes)
     return ColumnText(train.offsets[: sentences + 1], codes, train.values, train.lines[:stop], train.sources)
+
+
+def finely_tagged(text: ColumnText) -> ColumnText:
+    """English EWT with 256 labels in place of its two columns of tags."""
+    words, first, second = (
+        [values[code] for code in codes.tolist()] for codes, values in zip(text.codes, text.values, strict=True)
+    )
+    tags = [
+        f"{a}|{b}|{word[-1] if word[-1] in ENDINGS else ''}" for word, a, b in zip(words, first, second, strict=True)
+    ]
+    number = {tag: code for code, tag in enumerate(dict.fromkeys(tags))}
+    codes = np.array([number[tag] for tag in tags], dtype=np.int32)
+    return replace(text, codes=(text.codes[0], codes), values=(text.values[0], tuple(number)))
 
 
 def learn(name: str, text: ColumnText) -> tuple[ColumnEncoder, Sequences]:

@@ -59,6 +59,7 @@ def show(model: ChainCRF, layout: str, data: Sequences) -> None:
         for name, width in (("FL", 0), ("PL1", 1), ("PL2", 2)):
             start = clock()
             problem = ChainProblem(model.layout, data, plain(width))
+            problem.tokens  # noqa: B018, compiled now
             compiled = clock() - start
             parts = evaluation_parts(problem, theta)
             scoring, forward, backward, gradient = (1e3 * part for part in parts)

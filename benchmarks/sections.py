@@ -198,8 +198,6 @@ programs use the processor, the ratios of two threads are not meaningful.""",
     "elastic": Section(
         "Elastic net against CRFsuite's OWL-QN",
         ["elastic_net.py"],
-        note="""Memory is what a fit needs above the encoded sentences for fieldfit, and all that CRFsuite needs, its
-appended sentences included.""",
         short=["elastic_net.py", "--sentences", "500", "--only", "template"],
         seconds=120,
     ),
@@ -231,8 +229,8 @@ first good tagger may lie before the line shown.""",
         "Memory of a fit by stage",
         ["fit_memory.py"],
         note="""One thread. The ratio compares the peaks of both programs, each above its own sentences: encoded in
-fieldfit, appended in CRFsuite, where they take several times as much. With many labels and few sentences, as in ATIS,
-fieldfit needs more than CRFsuite: it has sums over label pairs for two chunks and runs four sentences at once.""",
+fieldfit, appended in CRFsuite, where they take several times as much. Fine tags are both tags of a token with the last
+letter of its word; 2,000 sentences.""",
         runs=1,
         short=["fit_memory.py", "--only", "atis"],
         seconds=80,

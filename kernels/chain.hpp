@@ -22,6 +22,7 @@ constexpr int64_t chain_lane = 4;      // doubles in a vector
 constexpr int64_t chain_places = 2;    // blocks whose residuals several threads hold at once
 constexpr int64_t chain_slices = 64;   // ranges of features with about as many entries each
 constexpr int64_t chain_batch = 4;     // segments that go through the recursion in step
+constexpr int32_t cold_row = -1;       // of a feature that has weights, but no row in the hot table
 constexpr int64_t chain_windows = 32;  // windows of one sequence whose edges are summed in one product
 
 // Which segments of which sequences count, and how much.
@@ -41,7 +42,9 @@ struct ChainData {
     int64_t n_sequences, n_tokens, n_labels, padded, n_features, n_hot, n_chunks, n_blocks;
     int64_t max_block_tokens;
     int64_t max_tokens;           // of one sequence
-    int64_t max_batch_tokens;     // of chain_batch sequences that go together
+    int64_t max_entries;          // features of the tokens of one sequence
+    int64_t batch_tokens;         // at most, unless one sequence has more
+    int64_t max_batch_tokens;     // of sequences that go together: see batch_end
     const int64_t* offsets;       // (n_sequences + 1)
     const int32_t* labels;        // (n_tokens); -1 is unknown
     bool partial;                 // whether any is
@@ -56,6 +59,11 @@ struct ChainData {
     const int32_t* cold_places;   // features; with cold_labels one entry for each pair of a feature: the pair
     const uint16_t* cold_labels;  // labels of those pairs: faster and larger, for few labels; null: features
     const double* cold_values;
+    // Instead of these lists, for which see chain_lists.hpp; null: the lists are there.
+    const int64_t* feature_ptr;  // (n_tokens + 1)
+    const int32_t* features;
+    const double* feature_values;   // null: all 1
+    const int32_t* row_of;          // (n_features), row of the hot table, or cold_row
     const int32_t* hot_features;    // (n_hot), the feature of each row
     const int64_t* slice_features;  // (chain_slices + 1), where each slice of the features begins
     const int64_t* pair_ptr;        // (n_features + 1), labels of each feature; null: every label, row by row
@@ -68,6 +76,17 @@ struct ChainData {
     const int64_t* column_ptr;  // (n_edge_features + 1)
     const int32_t* columns;
 };
+
+// The end of the batch that begins at place q of `order`, in a chunk that ends at `last`: long sequences with many
+// labels go by twos and threes, or alone.
+static inline int64_t batch_end(const ChainData& data, int64_t q, int64_t last) {
+    int64_t tokens = 0, end = q;
+    for (; end < last && end < q + chain_batch; ++end) {
+        tokens += data.offsets[data.order[end] + 1] - data.offsets[data.order[end]];
+        if (end > q && tokens > data.batch_tokens) break;
+    }
+    return end;
+}
 
 // The weights of one evaluation, or a direction in which it is differentiated.
 struct ChainWeights {
@@ -97,6 +116,8 @@ struct ChainScratch {
     int64_t ranges;           // ranges of features that are summed side by side
     double* threads;          // n_threads x thread_size
     int64_t thread_size;
+    double* lists;  // n_threads x list_room, see chain_lists.hpp
+    int64_t list_size;
 };
 
 // What comes out. Null pointers are not computed.
@@ -136,10 +157,11 @@ FF_DECLARE_LEVELS(void chain_sequence_scores(const ff::ChainData& data, const ff
                                              int64_t last, const ff::ChainPlaces& places,
                                              const ff::ChainScratch& scratch, const ff::ChainOutput& out,
                                              double* scores, int n_threads))
-FF_DECLARE_LEVELS(void chain_token_scores(const ff::ChainData& data, const ff::ChainWeights& weights, double* hot_table,
-                                          double* scores, int n_threads))
-// The gradient of state, start and end weights from residuals that are there already. Of `scratch` hot_gradient and
-// ends are used.
+// Of `scratch` the lists are used, and hot_table, which has a row more than there are hot features.
+FF_DECLARE_LEVELS(void chain_token_scores(const ff::ChainData& data, const ff::ChainWeights& weights,
+                                          const ff::ChainScratch& scratch, double* scores, int n_threads))
+// The gradient of state, start and end weights from residuals that are there already. Of `scratch` hot_gradient, ends
+// and the lists are used.
 FF_DECLARE_LEVELS(void chain_state_gradient(const ff::ChainData& data, const double* residuals, bool squares,
                                             const ff::ChainScratch& scratch, double* state, double* start, double* end,
                                             int n_threads))

@@ -14,6 +14,7 @@
 
 #include "chain.hpp"
 #include "chain_arrays.hpp"
+#include "chain_lists.hpp"
 #include "chain_tokens.hpp"
 
 namespace ff {
@@ -73,6 +74,7 @@ static inline ScratchPool::Lease lay_out(const ChainTokens& tokens, int64_t widt
                                          int64_t rows, int n_threads, ChainScratch& scratch) {
     const ChainData& d = tokens.data();
     scratch.thread_size = FF_CALL(chain_room)(d, width, tangent);
+    scratch.list_size = list_room(d);
     const int64_t square = d.padded * d.padded;
     const int64_t sizes[] = {d.n_hot * d.padded,
                              tangent ? d.n_hot * d.padded : 0,
@@ -83,11 +85,12 @@ static inline ScratchPool::Lease lay_out(const ChainTokens& tokens, int64_t widt
                              parts * d.n_columns,
                              d.n_columns,
                              rows * d.padded,
-                             n_threads * scratch.thread_size};
+                             n_threads * scratch.thread_size,
+                             n_threads * scratch.list_size};
     double** const places[] = {&scratch.hot_table,       &scratch.hot_tangent,    &scratch.matrices,
                                &scratch.edges,           &scratch.hot_gradient,   &scratch.ends,
                                &scratch.column_gradient, &scratch.column_factors, &scratch.residuals,
-                               &scratch.threads};
+                               &scratch.threads,         &scratch.lists};
     int64_t used = 0;
     for (const int64_t size : sizes) used += (size + 7) / 8 * 8;
     ScratchPool::Lease lease = tokens.scratch().take(used);

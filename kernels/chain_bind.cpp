@@ -134,13 +134,13 @@ void bind_chain(nb::module_& module) {
     nb::class_<ChainTokens>(module, "ChainTokens", "Sequences of tokens with features: read-only, checked once.")
         .def(nb::init<In<int64_t>, In<int64_t>, In<int32_t>, Maybe<double>, In<int32_t>, int64_t, int64_t,
                       Maybe<uint8_t>, Maybe<int64_t>, Maybe<int32_t>, Maybe<int64_t>, Maybe<int32_t>, Maybe<double>,
-                      Maybe<int64_t>, Maybe<int32_t>, int64_t>(),
+                      Maybe<int64_t>, Maybe<int32_t>, int64_t, bool>(),
              nb::kw_only(), nb::arg("offsets"), nb::arg("indptr"), nb::arg("indices"), nb::arg("values").none(),
              nb::arg("labels"), nb::arg("n_labels"), nb::arg("n_features"), nb::arg("active").none() = nb::none(),
              nb::arg("pair_ptr").none() = nb::none(), nb::arg("pair_labels").none() = nb::none(),
              nb::arg("edge_ptr").none() = nb::none(), nb::arg("edge_features").none() = nb::none(),
              nb::arg("edge_values").none() = nb::none(), nb::arg("column_ptr").none() = nb::none(),
-             nb::arg("columns").none() = nb::none(), nb::arg("block_tokens") = 0)
+             nb::arg("columns").none() = nb::none(), nb::arg("block_tokens") = 0, nb::arg("compact") = false)
         .def(
             "selected",
             [](const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels) {
@@ -166,8 +166,12 @@ void bind_chain(nb::module_& module) {
                      static_cast<int64_t>(scores.shape(1)) == d.padded && n_threads >= 1,
                  "chain_scores: scores must be n_tokens x padded");
             nb::gil_scoped_release release;
-            auto table = room((d.n_hot + 1) * d.padded);
-            FF_CALL(chain_token_scores)(d, weights, table.get(), scores.data(), n_threads);
+            ChainScratch scratch{};
+            scratch.list_size = list_room(d);
+            const auto memory = room((d.n_hot + 1) * d.padded + n_threads * scratch.list_size);
+            scratch.hot_table = memory.get();
+            scratch.lists = memory.get() + (d.n_hot + 1) * d.padded;
+            FF_CALL(chain_token_scores)(d, weights, scratch, scores.data(), n_threads);
         },
         nb::arg("tokens"), nb::arg("weights"), nb::kw_only(), nb::arg("scores").noconvert(), nb::arg("n_threads"),
         "Scores of all tokens, start and end weights included.");
@@ -184,13 +188,15 @@ void bind_chain(nb::module_& module) {
                  "chain_state_gradient: the gradient's arrays must have the shapes of the weights");
             nb::gil_scoped_release release;
             ChainScratch scratch{};
-            const int64_t hot = d.n_chunks * d.n_hot * d.padded;
-            const ScratchPool::Lease lease = tokens.scratch().take(hot + d.n_chunks * 2 * d.padded);
+            const int used_threads = static_cast<int>(std::min<int64_t>(n_threads, chain_slices));
+            const int64_t hot = d.n_chunks * d.n_hot * d.padded, ends = d.n_chunks * 2 * d.padded;
+            scratch.list_size = list_room(d);
+            const ScratchPool::Lease lease = tokens.scratch().take(hot + ends + used_threads * scratch.list_size);
             scratch.hot_gradient = lease.data();
             scratch.ends = lease.data() + hot;
+            scratch.lists = lease.data() + hot + ends;
             FF_CALL(chain_state_gradient)
-            (d, residuals.data(), squares, scratch, state.data(), start.data(), end.data(),
-             static_cast<int>(std::min<int64_t>(n_threads, chain_slices)));
+            (d, residuals.data(), squares, scratch, state.data(), start.data(), end.data(), used_threads);
         },
         nb::arg("tokens"), nb::kw_only(), nb::arg("residuals"), nb::arg("squares"), nb::arg("state").noconvert(),
         nb::arg("start").noconvert(), nb::arg("end").noconvert(), nb::arg("n_threads"),

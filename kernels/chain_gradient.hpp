@@ -2,12 +2,18 @@
 #pragma once
 
 #include "chain.hpp"
+#include "chain_lists.hpp"
 #include "chain_products.hpp"
 #include "chain_segment.hpp"
 #include "team.hpp"
 
 namespace ff::FF_ISA {
 namespace {
+
+// This thread's memory for the lists of a sequence.
+inline double* lists_of_thread(const ChainScratch& scratch) {
+    return scratch.lists + thread_number() * scratch.list_size;
+}
 
 // The residuals of tokens first..last, added to the rows of their hot features, C vectors from `column` on.
 template <int C>
@@ -32,10 +38,11 @@ FF_INLINE void scatter_block(const ChainData& data, const double* residuals, boo
 }
 
 // What the tokens of one sequence add to their chunk: start, end and hot features.
-void scatter_sequence(const ChainData& data, const double* residuals, bool squares, int64_t sequence,
-                      double* hot_gradient, double* start, double* end) {
-    const int64_t first = data.offsets[sequence], last = data.offsets[sequence + 1], padded = data.padded;
+void scatter_sequence(const ChainData& all, const ChainScratch& scratch, const double* residuals, bool squares,
+                      int64_t sequence, double* hot_gradient, double* start, double* end) {
+    const int64_t first = all.offsets[sequence], last = all.offsets[sequence + 1], padded = all.padded;
     if (first == last) return;
+    const ChainData data = listed(all, first, last, lists_of_thread(scratch));
     for (int64_t j = 0; j < padded; ++j) {
         start[j] += residuals[first * padded + j];
         end[j] += residuals[(last - 1) * padded + j];
@@ -84,12 +91,11 @@ FF_INLINE void fetch_weights(const ChainData& data, int64_t token, double* state
     }
 }
 
-// What the tokens of a block add to the gradient of a range of cold features, token by token: the order of a weight's
-// sum depends neither on blocks nor on ranges.
-void block_gradient(const ChainData& data, const double* residuals, bool squares, int64_t block,
-                    const FeatureRange& range, double* state) {
-    const int64_t last = data.block_offset[block + 1], padded = data.padded, K = data.n_labels, whole = K / 4;
-    for (int64_t token = data.block_offset[block]; token < last; ++token) {
+// What the tokens first..last add to the gradient of a range of cold features, token by token.
+FF_INLINE void cold_gradient(const ChainData& data, const double* residuals, bool squares, int64_t first, int64_t last,
+                             const FeatureRange& range, double* state) {
+    const int64_t padded = data.padded, K = data.n_labels, whole = K / 4;
+    for (int64_t token = first; token < last; ++token) {
         if (token + scatter_ahead < last) fetch_weights(data, token + scatter_ahead, state);
         const double* residual = residuals + token * padded;
         for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
@@ -110,6 +116,19 @@ void block_gradient(const ChainData& data, const double* residuals, bool squares
                 for (int64_t j = 4 * whole; j < K; ++j) state[at + j] += scale * residual[j];
             }
         }
+    }
+}
+
+// The tokens of a block: the order of a weight's sum depends neither on blocks nor on ranges.
+void block_gradient(const ChainData& data, const ChainScratch& scratch, const double* residuals, bool squares,
+                    int64_t block, const FeatureRange& range, double* state) {
+    if (!data.feature_ptr)
+        return cold_gradient(data, residuals, squares, data.block_offset[block], data.block_offset[block + 1], range,
+                             state);
+    for (int64_t i = data.chunk_ptr[block * data.n_chunks]; i < data.chunk_ptr[(block + 1) * data.n_chunks]; ++i) {
+        const int64_t first = data.offsets[i], last = data.offsets[i + 1];
+        cold_gradient(listed(data, first, last, lists_of_thread(scratch)), residuals, squares, first, last, range,
+                      state);
     }
 }
 
@@ -173,9 +192,11 @@ void reduce_chunks(const ChainData& data, const Chain& chain, int64_t parts, con
 }
 
 // The state weights' part of the score of one sequence, added to `state`.
-void add_state_score(const ChainData& data, const double* residuals, int64_t sequence, double* state) {
-    const int64_t K = data.n_labels;
-    for (int64_t token = data.offsets[sequence]; token < data.offsets[sequence + 1]; ++token) {
+void add_state_score(const ChainData& all, const ChainScratch& scratch, const double* residuals, int64_t sequence,
+                     double* state) {
+    const int64_t K = all.n_labels, first = all.offsets[sequence], last = all.offsets[sequence + 1];
+    const ChainData data = listed(all, first, last, lists_of_thread(scratch));
+    for (int64_t token = first; token < last; ++token) {
         const double* residual = residuals + token * data.padded;
         const auto add = [&](int64_t feature, double value) {
             if (data.pair_ptr) {
@@ -198,11 +219,11 @@ void add_state_score(const ChainData& data, const double* residuals, int64_t seq
 }
 
 // The score of one sequence from its residuals and its sums of edges; those of label-pair features are in place.
-void put_score_together(const ChainData& data, const Chain& chain, const double* residuals, int64_t sequence,
-                        const ChainPlaces& places, double* edges, double* score) {
+void put_score_together(const ChainData& data, const ChainScratch& scratch, const Chain& chain, const double* residuals,
+                        int64_t sequence, const ChainPlaces& places, double* edges, double* score) {
     const int64_t first = data.offsets[sequence], last = data.offsets[sequence + 1], K = data.n_labels;
     if (first == last) return;
-    add_state_score(data, residuals, sequence, score);
+    add_state_score(data, scratch, residuals, sequence, score);
     double* at = score + places.n_state;
     put_edges_together(data, chain, 4, edges, edges);
     for (int64_t k = 0; k < places.n_transitions; ++k) *at++ = edges[places.transitions[k]];

@@ -11,10 +11,10 @@ namespace {
 template <class Done>
 void run_chunk(const ChainData& data, const Worker& worker, int64_t chunk, Done done) {
     const int64_t last = data.chunk_ptr[chunk + 1];
-    for (int64_t q = data.chunk_ptr[chunk]; q < last; q += chain_batch) {
-        const int64_t count = last - q < chain_batch ? last - q : chain_batch;
-        worker.run_sequences(data.order + q, count);
-        for (int64_t b = 0; b < count; ++b) done(data.order[q + b]);
+    for (int64_t q = data.chunk_ptr[chunk]; q < last;) {
+        const int64_t end = batch_end(data, q, last);
+        worker.run_sequences(data.order + q, end - q);
+        for (; q < end; ++q) done(data.order[q]);
     }
 }
 
@@ -28,13 +28,13 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
                     const ChainFamily* families, int64_t n_families, const double* row_weight, bool observed,
                     bool squares, const ChainScratch& scratch, const ChainOutput& out, int n_threads) {
     const int64_t padded = data.padded, square = padded * padded;
-    Chain chain = prepare(data, weights, direction, scratch);
+    const int64_t parts = edge_parts(data, direction || squares, families, n_families);
+    Chain chain = prepare(data, weights, direction, parts > 2, scratch);
     chain.squares = squares;
     fill_hot_table(data, weights, scratch.hot_table);
     fill_column_factors(data, weights, scratch.column_factors);
     if (direction) fill_hot_table(data, *direction, scratch.hot_tangent);
     const int64_t width = widest(data, families, n_families);
-    const int64_t parts = edge_parts(data, chain, families, n_families);
     // The sequences of chunk c in a block; their residuals go to `residuals`.
     const auto run = [&](int64_t block, int64_t c, double* residuals) {
         if (out.interruption && out.interruption->asked()) return;
@@ -70,7 +70,7 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
         }
         const Worker worker = worker_at(shared, width, edges, columns);
         run_chunk(data, worker, block * data.n_chunks + c, [&](int64_t sequence) {
-            scatter_sequence(data, residuals, squares, sequence, hot, ends, ends + padded);
+            scatter_sequence(data, scratch, residuals, squares, sequence, hot, ends, ends + padded);
         });
     };
     if (!out.residuals && !out.state) {  // values only: no block waits for another
@@ -87,7 +87,7 @@ void chain_evaluate(const ChainData& data, const ChainWeights& weights, const Ch
                       [&](int64_t block, int64_t number, double* residuals) {
                           const FeatureRange range = feature_range(data, number, scratch.ranges);
                           if (block == 0) clear(out.state + range.first, range.last - range.first);
-                          block_gradient(data, residuals, squares, block, range, out.state);
+                          block_gradient(data, scratch, residuals, squares, block, range, out.state);
                       });
         hot_gradient(data, scratch, out.state, n_threads);
     }
@@ -105,14 +105,14 @@ void chain_state_gradient(const ChainData& data, const double* residuals, bool s
         for (int64_t block = 0; block < data.n_blocks; ++block) {
             const int64_t chunk = block * data.n_chunks + c;
             for (int64_t q = data.chunk_ptr[chunk]; q < data.chunk_ptr[chunk + 1]; ++q)
-                scatter_sequence(data, residuals, squares, data.order[q], hot, ends, ends + padded);
+                scatter_sequence(data, scratch, residuals, squares, data.order[q], hot, ends, ends + padded);
         }
     });
     for_each_task(n_threads, n_threads, [&](int64_t number) {
         const FeatureRange range = feature_range(data, number, n_threads);
         clear(state + range.first, range.last - range.first);
         for (int64_t block = 0; block < data.n_blocks; ++block)
-            block_gradient(data, residuals, squares, block, range, state);
+            block_gradient(data, scratch, residuals, squares, block, range, state);
     });
     hot_gradient(data, scratch, state, n_threads);
     for (int64_t j = 0; j < padded; ++j) start[j] = end[j] = 0.0;
@@ -127,7 +127,7 @@ void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, c
                            int64_t n_families, int64_t first, int64_t last, const ChainPlaces& places,
                            const ChainScratch& scratch, const ChainOutput& out, double* scores, int n_threads) {
     const int64_t square = data.padded * data.padded, r = places.n_parameters;
-    const Chain chain = prepare(data, weights, nullptr, scratch);
+    const Chain chain = prepare(data, weights, nullptr, true, scratch);
     fill_hot_table(data, weights, scratch.hot_table);
     fill_column_factors(data, weights, scratch.column_factors);
     const int64_t width = widest(data, families, n_families);
@@ -146,21 +146,22 @@ void chain_sequence_scores(const ChainData& data, const ChainWeights& weights, c
                                own,  chain,   {},      nullptr, true, data.partial};
             const Worker worker = worker_at(shared, width, edges, row + r - data.n_columns);
             worker.run_sequences(&sequence, 1);
-            put_score_together(data, worker.chain, own.residuals, sequence, places, edges, row);
+            put_score_together(data, scratch, worker.chain, own.residuals, sequence, places, edges, row);
         }
     };
     for_each_task(last - first, n_threads, [&](int64_t k) { score(first + k); }, 4);
 }
 
-void chain_token_scores(const ChainData& data, const ChainWeights& weights, double* hot_table, double* scores,
+void chain_token_scores(const ChainData& data, const ChainWeights& weights, const ChainScratch& scratch, double* scores,
                         int n_threads) {
     const int64_t padded = data.padded;
-    fill_hot_table(data, weights, hot_table);
-    double* last_row = hot_table + data.n_hot * padded;
+    fill_hot_table(data, weights, scratch.hot_table);
+    double* last_row = scratch.hot_table + data.n_hot * padded;
     fill_last_row(data, weights, last_row);
     const auto score = [&](int64_t i) {
-        score_tokens(data, weights, hot_table, last_row, data.offsets[i], data.offsets[i + 1],
-                     scores + data.offsets[i] * padded);
+        const int64_t first = data.offsets[i], last = data.offsets[i + 1];
+        score_tokens(listed(data, first, last, lists_of_thread(scratch)), weights, scratch.hot_table, last_row, first,
+                     last, scores + first * padded);
     };
     for_each_task(data.n_sequences, n_threads, score, 64);
 }

@@ -7,7 +7,8 @@
 namespace ff::FF_ISA {
 namespace {
 
-inline Chain prepare(const ChainData& data, const ChainWeights& weights, const ChainWeights* direction,
+// `both`: rows and columns of M are used, not its products alone.
+inline Chain prepare(const ChainData& data, const ChainWeights& weights, const ChainWeights* direction, bool both,
                      const ChainScratch& scratch) {
     const int64_t padded = data.padded, square = padded * padded, K = data.n_labels;
     Chain chain{};
@@ -18,13 +19,13 @@ inline Chain prepare(const ChainData& data, const ChainWeights& weights, const C
             const double a = weights.transitions[i * padded + j];
             top = a > top ? a : top;
         }
-    for (int64_t k = 0; k < (direction ? 4 : 2) * square; ++k) matrices[k] = 0.0;
+    for (int64_t k = 0; k < (direction ? 4 : both ? 2 : 1) * square; ++k) matrices[k] = 0.0;
     for (int64_t i = 0; i < K; ++i) {
         double* row = matrices + i * padded;
         const double* from = weights.transitions + i * padded;
         for (int64_t j = 0; j < K; ++j) row[j] = fast_exp(from[j] - top);
     }
-    for (int64_t i = 0; i < K; ++i)
+    for (int64_t i = 0; both && i < K; ++i)
         for (int64_t j = 0; j < K; ++j) {
             const double m = matrices[i * padded + j];
             matrices[square + j * padded + i] = m;
@@ -41,7 +42,7 @@ inline Chain prepare(const ChainData& data, const ChainWeights& weights, const C
     chain.forward = matrices;
     chain.backward = matrices + square;
     pack_panels(chain.forward, K, padded, matrices + 4 * square);
-    pack_panels(chain.backward, K, padded, matrices + 5 * square);
+    pack_columns(chain.forward, K, padded, matrices + 5 * square);
     chain.forward_panels = matrices + 4 * square;
     chain.backward_panels = matrices + 5 * square;
     chain.forward_tangent = matrices + 2 * square;
@@ -53,8 +54,8 @@ inline Chain prepare(const ChainData& data, const ChainWeights& weights, const C
 
 // How many of the four sums of edges (outer, by_row, by_column, outer_tangent) are used: whole sequences with known
 // labels have no label behind them, and only derivatives need the last. Memory that nobody touches costs nothing.
-inline int64_t edge_parts(const ChainData& data, const Chain& chain, const ChainFamily* families, int64_t n_families) {
-    if (chain.tangent || chain.squares) return 4;
+inline int64_t edge_parts(const ChainData& data, bool derivatives, const ChainFamily* families, int64_t n_families) {
+    if (derivatives) return 4;
     for (int64_t f = 0; f < n_families; ++f)
         if (families[f].width != 0) return 3;
     return data.partial ? 3 : 2;

@@ -116,6 +116,16 @@ void pack_panels(const double* matrix, int64_t n, int64_t padded, double* panels
     }
 }
 
+// The panels of the transposed matrix.
+void pack_columns(const double* matrix, int64_t n, int64_t padded, double* panels) {
+    for (int64_t j = 0; j < padded; j += panel_width) {
+        const int64_t width = padded - j < panel_width ? padded - j : panel_width;
+        for (int64_t c = 0; c < width; ++c)
+            for (int64_t i = 0; i < n; ++i)
+                panels[j * padded + i * width + c] = j + c < n ? matrix[(j + c) * padded + i] : 0.0;
+    }
+}
+
 // One row with two panels at once: three vectors of sums alone would wait for each other.
 FF_INLINE void product_two_panels(const double* in, const double* first, const double* second, double* out, int64_t n) {
     v4 acc[6];

@@ -10,7 +10,8 @@ namespace {
 std::vector<int64_t> batches_of(const ChainData& d) {
     std::vector<int64_t> begins;
     for (int64_t c = 0; c < d.n_blocks * d.n_chunks; ++c)
-        for (int64_t q = d.chunk_ptr[c]; q < d.chunk_ptr[c + 1]; q += chain_batch) begins.push_back(q);
+        for (int64_t q = d.chunk_ptr[c]; q < d.chunk_ptr[c + 1]; q = batch_end(d, q, d.chunk_ptr[c + 1]))
+            begins.push_back(q);
     begins.push_back(d.n_sequences);
     return begins;
 }

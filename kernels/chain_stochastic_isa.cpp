@@ -122,18 +122,19 @@ void chain_stochastic_pass(const ChainData& data, const ChainMoving& moving, int
         for (int64_t i = 0; i < count; ++i)
             first = data.offsets[sequences[i]] < first ? data.offsets[sequences[i]] : first;
         out.residuals = scratch.residuals - first * padded;
-        const Chain chain = prepare(data, weights, nullptr, scratch);
-        const int64_t parts = edge_parts(data, chain, families, n_families);
+        const int64_t parts = edge_parts(data, false, families, n_families);
+        const Chain chain = prepare(data, weights, nullptr, parts > 2, scratch);
         clear(scratch.edges, parts * square);
         clear(scratch.ends, 2 * padded);
         const Batch shared{data, weights, nullptr, families, n_families, row_weight,  scratch,
                            out,  chain,   {},      nullptr,  true,       data.partial};
         const Worker worker = worker_at(shared, width, scratch.edges, nullptr);
         worker.run_sequences(sequences, count);
-        const Stepper stepper{data, moving, pass, scratch.hot_table, pass.rates[b]};
         for (int64_t i = 0; i < count; ++i) {
             const int64_t begin = data.offsets[sequences[i]], end = data.offsets[sequences[i] + 1];
             if (begin == end) continue;
+            const ChainData own = listed(data, begin, end, lists_of_thread(scratch));
+            const Stepper stepper{own, moving, pass, scratch.hot_table, pass.rates[b]};
             for (int64_t token = begin; token < end; ++token) {
                 const double* residual = out.residuals + token * padded;
                 stepper.step_hot(token, residual);
@@ -145,6 +146,7 @@ void chain_stochastic_pass(const ChainData& data, const ChainMoving& moving, int
             }
         }
         put_edges_together(data, worker.chain, parts, scratch.edges, scratch.edges);
+        const Stepper stepper{data, moving, pass, scratch.hot_table, pass.rates[b]};
         stepper.step_shared(scratch.edges, scratch.ends, scratch.ends + padded);
     }
     keep_hot_table(data, scratch.hot_table, moving.state);

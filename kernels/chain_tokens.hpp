@@ -7,18 +7,24 @@
 
 #include "chain.hpp"
 #include "chain_arrays.hpp"
+#include "chain_lists.hpp"
 #include "scratch_pool.hpp"
 
 namespace ff {
 
-// Owns the arrays that it was given, and the features of each token by frequency.
+// Owns the arrays that it was given, and the features of each token by frequency; `compact`, or with many labels, the
+// rows of frequent features only.
 class ChainTokens {
   public:
     ChainTokens(In<int64_t> offsets, In<int64_t> indptr, In<int32_t> indices, Maybe<double> values, In<int32_t> labels,
                 int64_t n_labels, int64_t n_features, Maybe<uint8_t> active, Maybe<int64_t> pair_ptr,
                 Maybe<int32_t> pair_labels, Maybe<int64_t> edge_ptr, Maybe<int32_t> edge_features,
-                Maybe<double> edge_values, Maybe<int64_t> column_ptr, Maybe<int32_t> columns, int64_t block_tokens)
+                Maybe<double> edge_values, Maybe<int64_t> column_ptr, Maybe<int32_t> columns, int64_t block_tokens,
+                bool compact)
         : offsets_(offsets),
+          feature_ptr_(indptr),
+          features_(indices),
+          feature_values_(values),
           labels_(labels),
           active_(active),
           pair_ptr_(pair_ptr),
@@ -82,8 +88,9 @@ class ChainTokens {
         d.columns = pointer(columns_);
         nb::gil_scoped_release release;
         need(block_tokens >= 0, "ChainTokens: block_tokens must not be negative");
-        make_chunks(block_tokens, static_cast<int64_t>(indices.shape(0)) * (values ? 12 : 4) + d.n_tokens * 12);
-        split_features(indptr.data(), indices.data(), values ? values->data() : nullptr);
+        make_chunks(block_tokens, static_cast<int64_t>(indices.shape(0)) * (values ? 12 : 4) + d.n_tokens * 12,
+                    compact ? 6 : 16);
+        split_features(compact || !few_labels());
     }
 
     // The same tokens where only the state weights `keep` of `whole` are not 0; these are numbered anew, in order.
@@ -91,6 +98,9 @@ class ChainTokens {
     // the same is not copied: `whole` has to stay.
     ChainTokens(const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels)
         : offsets_(whole.offsets_),
+          feature_ptr_(whole.feature_ptr_),
+          features_(whole.features_),
+          feature_values_(whole.feature_values_),
           labels_(whole.labels_),
           active_(whole.active_),
           pair_ptr_(pair_ptr),
@@ -110,8 +120,10 @@ class ChainTokens {
         d.pair_labels = pair_labels.data();
         check_kept(whole.data_, keep.data());
         nb::gil_scoped_release release;
-        select_hot(whole.data_);
-        select_cold(whole.data_, keep.data());
+        std::vector<double> memory(static_cast<size_t>(list_room(whole.data_)));
+        select_hot(whole.data_, memory.data());
+        select_cold(whole.data_, keep.data(), memory.data());
+        d.feature_ptr = nullptr;
     }
 
     const ChainData& data() const { return data_; }
@@ -122,15 +134,18 @@ class ChainTokens {
     // Sequences that are sorted by length, so that those which go together are about equally long.
     static constexpr int64_t sorted_together = 16 * chain_batch;
     static constexpr int64_t most_entries = int64_t(1) << 32;
-    static constexpr int64_t chunk_tokens = 128;  // of a block, so that several sequences go together
+    static constexpr const char* too_many =
+        "ChainTokens: more than 2^32 entries of features; split the sequences into shards";
+    static constexpr int64_t chunk_tokens = 128;               // of a block, so that several sequences go together
+    static constexpr int64_t batch_bytes = int64_t(96) << 10;  // for the scores of sequences that go together
 
     // Blocks and chunks of about equal numbers of tokens, whatever the threads. The sums of all chunks take memory in
     // proportion to the data, within limits; the residuals of a block (`block_tokens`, if that is given; several
     // threads hold two) fit the second-level cache, unless a chunk would then have too few sequences.
-    void make_chunks(int64_t block_tokens, int64_t data_bytes) {
+    void make_chunks(int64_t block_tokens, int64_t data_bytes, int64_t most) {
         ChainData& d = data_;
         const int64_t bytes = 2 * d.padded * d.padded * 8 + d.n_columns * 8 + hot_bytes();
-        d.n_chunks = std::clamp<int64_t>(data_bytes / (2 * bytes), 2, 16);
+        d.n_chunks = std::clamp<int64_t>(data_bytes / (2 * bytes), 2, most);
         d.n_chunks = std::clamp<int64_t>(d.n_tokens / 256, 1, d.n_chunks);
         if (!block_tokens)
             block_tokens = std::max<int64_t>((int64_t(few_labels() ? 1024 : 256) << 10) / (d.padded * 8),
@@ -156,23 +171,23 @@ class ChainTokens {
         d.block_offset = block_offset_.data();
         auto length = [&](int64_t i) { return d.offsets[i + 1] - d.offsets[i]; };
         d.max_tokens = d.max_batch_tokens = 0;
+        for (int64_t i = 0; i < d.n_sequences; ++i) d.max_tokens = std::max(d.max_tokens, length(i));
+        d.batch_tokens = std::max(batch_bytes / (d.padded * 8), d.max_tokens);
+        d.chunk_ptr = chunk_ptr_.data();
+        d.order = order_.data();
         for (int64_t c = 0; c < chunks; ++c) {
             const int64_t begin = chunk_ptr_[static_cast<size_t>(c)], end = chunk_ptr_[static_cast<size_t>(c) + 1];
             // By length among neighbours only: sequences that are close in the data share features in the cache.
             for (int64_t q = begin; q < end; q += sorted_together)
                 std::stable_sort(order_.begin() + q, order_.begin() + std::min(q + sorted_together, end),
                                  [&](int64_t a, int64_t b) { return length(a) > length(b); });
-            for (int64_t q = begin; q < end; q += chain_batch) {
+            for (int64_t q = begin; q < end;) {
                 int64_t tokens = 0;
-                for (int64_t b = q; b < std::min(q + chain_batch, end); ++b) {
-                    tokens += length(order_[static_cast<size_t>(b)]);
-                    d.max_tokens = std::max(d.max_tokens, length(order_[static_cast<size_t>(b)]));
-                }
+                for (const int64_t stop = batch_end(d, q, end); q < stop; ++q)
+                    tokens += length(order_[static_cast<size_t>(q)]);
                 d.max_batch_tokens = std::max(d.max_batch_tokens, tokens);
             }
         }
-        d.chunk_ptr = chunk_ptr_.data();
-        d.order = order_.data();
     }
 
     bool few_labels() const { return data_.padded <= 64; }
@@ -190,9 +205,11 @@ class ChainTokens {
 
     // The most frequent features get rows of a table that fits the second-level cache. Tokens that are not active lose
     // their features.
-    void split_features(const int64_t* indptr, const int32_t* indices, const double* values) {
+    void split_features(bool compact) {
         ChainData& d = data_;
-        const size_t n_tokens = static_cast<size_t>(d.n_tokens), n_features = static_cast<size_t>(d.n_features);
+        const int64_t* indptr = feature_ptr_.data();
+        const int32_t* indices = features_.data();
+        const size_t n_features = static_cast<size_t>(d.n_features);
         std::vector<int64_t> count(n_features + 1, 0);
         for (int64_t t = 0; t < d.n_tokens; ++t)
             if (!d.active || d.active[t])
@@ -207,9 +224,31 @@ class ChainTokens {
         if (static_cast<int64_t>(frequent.size()) > limit) frequent.resize(static_cast<size_t>(limit));
         hot_features_ = frequent;
         d.n_hot = static_cast<int64_t>(hot_features_.size());
-        std::vector<int32_t> hot_of(n_features, -1);
+        std::vector<int32_t> hot_of(n_features, cold_row);
         for (size_t h = 0; h < hot_features_.size(); ++h)
             hot_of[static_cast<size_t>(hot_features_[h])] = static_cast<int32_t>(h);
+        d.max_entries = 0;
+        for (int64_t i = 0; i < d.n_sequences; ++i)
+            d.max_entries = std::max(d.max_entries, indptr[d.offsets[i + 1]] - indptr[d.offsets[i]]);
+        need(d.max_entries < most_entries, "ChainTokens: a sequence has more than 2^32 entries of features");
+        if (!compact) list_features(hot_of);
+        slice_features(count, hot_of);
+        point_at_hot();
+        if (!compact) return point_at_cold();
+        row_of_ = std::move(hot_of);
+        d.row_of = row_of_.data();
+        d.feature_ptr = indptr;
+        d.features = indices;
+        d.feature_values = pointer(feature_values_);
+    }
+
+    // The features of each token by frequency; `hot_of` has the rows of frequent ones.
+    void list_features(const std::vector<int32_t>& hot_of) {
+        const ChainData& d = data_;
+        const size_t n_tokens = static_cast<size_t>(d.n_tokens);
+        const int64_t* indptr = feature_ptr_.data();
+        const int32_t* indices = features_.data();
+        const double* values = pointer(feature_values_);
         int64_t all_hot = 0, all_cold = 0;
         hot_ptr_.assign(n_tokens + 1, 0);
         cold_ptr_.assign(n_tokens + 1, 0);
@@ -224,8 +263,7 @@ class ChainTokens {
                 }
             all_hot += hot;
             all_cold += cold;
-            need(all_hot < most_entries && all_cold < most_entries,
-                 "ChainTokens: more than 2^32 entries of features; split the sequences into shards");
+            need(all_hot < most_entries && all_cold < most_entries, too_many);
             hot_ptr_[static_cast<size_t>(t) + 1] = static_cast<uint32_t>(all_hot);
             cold_ptr_[static_cast<size_t>(t) + 1] = static_cast<uint32_t>(all_cold);
         }
@@ -256,22 +294,22 @@ class ChainTokens {
                 }
             }
         }
-        slice_features(count, hot_of);
-        point_at_hot();
-        point_at_cold();
     }
 
     // Ranges of features whose cold entries are about equally many.
     void slice_features(const std::vector<int64_t>& count, const std::vector<int32_t>& hot_of) {
         ChainData& d = data_;
-        const double all = static_cast<double>(cold_places_.size());
+        const auto cold = [&](int64_t f) {
+            const size_t at = static_cast<size_t>(f);
+            return hot_of[at] < 0 ? static_cast<double>(count[at] * cold_entries(f)) : 0.0;
+        };
+        double all = 0.0, entries = 0.0;
+        for (int64_t f = 0; f < d.n_features; ++f) all += cold(f);
         slice_features_.assign(1, 0);
-        int64_t feature = 0, entries = 0;
+        int64_t feature = 0;
         for (int64_t slice = 1; slice < chain_slices; ++slice) {
             const double until = all * static_cast<double>(slice) / static_cast<double>(chain_slices);
-            for (; feature < d.n_features && static_cast<double>(entries) < until; ++feature)
-                if (hot_of[static_cast<size_t>(feature)] < 0)
-                    entries += count[static_cast<size_t>(feature)] * cold_entries(feature);
+            for (; feature < d.n_features && entries < until; ++feature) entries += cold(feature);
             slice_features_.push_back(feature);
         }
         slice_features_.push_back(d.n_features);
@@ -322,7 +360,7 @@ class ChainTokens {
     }
 
     // Hot rows of each token. Where most are left, empty rows stay, so that the lists are those of `whole`.
-    void select_hot(const ChainData& whole) {
+    void select_hot(const ChainData& whole, double* memory) {
         const size_t n_tokens = static_cast<size_t>(whole.n_tokens);
         std::vector<int32_t> row_of(static_cast<size_t>(whole.n_hot), -1);
         for (int64_t h = 0; h < whole.n_hot; ++h) {
@@ -330,26 +368,44 @@ class ChainTokens {
             row_of[static_cast<size_t>(h)] = static_cast<int32_t>(hot_features_.size());
             hot_features_.push_back(whole.hot_features[h]);
         }
-        if (4 * static_cast<int64_t>(hot_features_.size()) > 3 * whole.n_hot) return;
-        const auto row = [&](size_t q) { return row_of[static_cast<size_t>(whole.hot_rows[q])]; };
+        if (!whole.feature_ptr && 4 * static_cast<int64_t>(hot_features_.size()) > 3 * whole.n_hot) return;
         hot_ptr_.assign(n_tokens + 1, 0);
-        for (size_t t = 0; t < n_tokens; ++t) {
-            uint32_t count = 0;
-            for (size_t q = whole.hot_ptr[t]; q < whole.hot_ptr[t + 1]; ++q) count += row(q) >= 0;
-            hot_ptr_[t + 1] = hot_ptr_[t] + count;
+        const auto each = [&](auto visit) {
+            each_token(whole, memory, [&](const ChainData& d, int64_t token) {
+                for (size_t q = d.hot_ptr[token]; q < d.hot_ptr[token + 1]; ++q) {
+                    const int32_t row = row_of[static_cast<size_t>(d.hot_rows[q])];
+                    if (row >= 0) visit(d, token, q, row);
+                }
+            });
+        };
+        each([&](const ChainData&, int64_t token, size_t, int32_t) { ++hot_ptr_[static_cast<size_t>(token) + 1]; });
+        int64_t all = 0;
+        for (uint32_t& end : hot_ptr_) {
+            all += end;
+            need(all < most_entries, too_many);
+            end = static_cast<uint32_t>(all);
         }
-        hot_rows_.reserve(hot_ptr_[n_tokens]);
-        if (whole.hot_values) hot_values_.reserve(hot_ptr_[n_tokens]);
-        for (size_t q = 0; q < whole.hot_ptr[n_tokens]; ++q) {
-            if (row(q) < 0) continue;
-            if (whole.hot_values) hot_values_.push_back(whole.hot_values[q]);
-            hot_rows_.push_back(static_cast<uint16_t>(row(q)));
-        }
+        hot_rows_.reserve(static_cast<size_t>(all));
+        if (whole.hot_values || whole.feature_values) hot_values_.reserve(static_cast<size_t>(all));
+        each([&](const ChainData& d, int64_t, size_t q, int32_t row) {
+            if (d.hot_values) hot_values_.push_back(d.hot_values[q]);
+            hot_rows_.push_back(static_cast<uint16_t>(row));
+        });
         point_at_hot();
     }
 
+    // visit(data, token) with the lists of the token in `data`, for all tokens in order.
+    template <class Visit>
+    static void each_token(const ChainData& whole, double* memory, Visit visit) {
+        for (int64_t i = 0; i < whole.n_sequences; ++i) {
+            const int64_t first = whole.offsets[i], last = whole.offsets[i + 1];
+            const ChainData own = listed(whole, first, last, memory);
+            for (int64_t token = first; token < last; ++token) visit(own, token);
+        }
+    }
+
     // Cold entries of each token, without those that have no weight left.
-    void select_cold(const ChainData& whole, const uint8_t* keep) {
+    void select_cold(const ChainData& whole, const uint8_t* keep, double* memory) {
         const ChainData& d = data_;
         const size_t n_tokens = static_cast<size_t>(d.n_tokens);
         std::vector<int32_t> number;  // of each pair that is kept
@@ -359,39 +415,43 @@ class ChainTokens {
             for (size_t pair = 0; pair < number.size(); ++pair)
                 if (keep[pair]) number[pair] = next++;
         }
-        // visit(place) for what is left of an entry.
-        const auto each = [&](size_t q, auto visit) {
-            const int32_t place = whole.cold_places[q];
-            if (whole.cold_labels) {
-                if (number[static_cast<size_t>(place)] >= 0) visit(number[static_cast<size_t>(place)]);
-            } else if (lists_pairs()) {
-                for (int64_t pair = d.pair_ptr[place]; pair < d.pair_ptr[place + 1]; ++pair)
-                    visit(static_cast<int32_t>(pair));
-            } else if (keeps(place)) {
-                visit(place);
+        // visit(data, q, place) for what is left of each entry of a token.
+        const auto each = [&](const ChainData& from, int64_t token, auto visit) {
+            for (size_t q = from.cold_ptr[token]; q < from.cold_ptr[token + 1]; ++q) {
+                const int32_t place = from.cold_places[q];
+                if (whole.cold_labels) {
+                    if (number[static_cast<size_t>(place)] >= 0) visit(from, q, number[static_cast<size_t>(place)]);
+                } else if (lists_pairs()) {
+                    for (int64_t pair = d.pair_ptr[place]; pair < d.pair_ptr[place + 1]; ++pair)
+                        visit(from, q, static_cast<int32_t>(pair));
+                } else if (keeps(place)) {
+                    visit(from, q, place);
+                }
             }
         };
         int64_t all = 0;
         cold_ptr_.assign(n_tokens + 1, 0);
-        for (size_t t = 0; t < n_tokens; ++t) {
-            for (size_t q = whole.cold_ptr[t]; q < whole.cold_ptr[t + 1]; ++q) each(q, [&](int32_t) { ++all; });
-            need(all < most_entries,
-                 "ChainTokens: more than 2^32 entries of features; split the sequences into shards");
-            cold_ptr_[t + 1] = static_cast<uint32_t>(all);
-        }
+        each_token(whole, memory, [&](const ChainData& from, int64_t token) {
+            each(from, token, [&](const ChainData&, size_t, int32_t) { ++all; });
+            need(all < most_entries, too_many);
+            cold_ptr_[static_cast<size_t>(token) + 1] = static_cast<uint32_t>(all);
+        });
         cold_places_.reserve(static_cast<size_t>(all));
         if (lists_pairs()) cold_labels_.reserve(static_cast<size_t>(all));
-        if (whole.cold_values) cold_values_.reserve(static_cast<size_t>(all));
-        for (size_t q = 0; q < whole.cold_ptr[n_tokens]; ++q)
-            each(q, [&](int32_t place) {
-                if (whole.cold_values) cold_values_.push_back(whole.cold_values[q]);
+        if (whole.cold_values || whole.feature_values) cold_values_.reserve(static_cast<size_t>(all));
+        each_token(whole, memory, [&](const ChainData& from, int64_t token) {
+            each(from, token, [&](const ChainData&, size_t q, int32_t place) {
+                if (from.cold_values) cold_values_.push_back(from.cold_values[q]);
                 if (lists_pairs()) cold_labels_.push_back(static_cast<uint16_t>(d.pair_labels[place]));
                 cold_places_.push_back(place);
             });
+        });
         point_at_cold();
     }
 
-    In<int64_t> offsets_;
+    In<int64_t> offsets_, feature_ptr_;
+    In<int32_t> features_;
+    Maybe<double> feature_values_;
     In<int32_t> labels_;
     Maybe<uint8_t> active_;
     Maybe<int64_t> pair_ptr_;
@@ -404,7 +464,7 @@ class ChainTokens {
     std::vector<int64_t> chunk_ptr_, order_, block_offset_, slice_features_;
     std::vector<uint32_t> hot_ptr_, cold_ptr_;
     std::vector<uint16_t> hot_rows_, cold_labels_;
-    std::vector<int32_t> hot_features_, cold_places_;
+    std::vector<int32_t> hot_features_, cold_places_, row_of_;
     std::vector<double> hot_values_, cold_values_;
     std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>();  // shared with selections of weights
     ChainData data_{};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "chain_batch.hpp"
+#include "chain_gradient.hpp"
 #include "chain_token_scores.hpp"
 
 namespace ff::FF_ISA {
@@ -273,9 +274,10 @@ struct Worker : Batch {
             local[b] = tokens;
             out.values[sequences[b]] = 0.0;
             if (chain.tangent) out.tangents[sequences[b]] = 0.0;
-            score_tokens(data, weights, scratch.hot_table, room.last_row, first, last, room.scores + tokens * padded);
+            const ChainData own = listed(data, first, last, lists_of_thread(scratch));
+            score_tokens(own, weights, scratch.hot_table, room.last_row, first, last, room.scores + tokens * padded);
             if (direction)
-                score_tokens(data, *direction, scratch.hot_tangent, room.last_row + padded, first, last,
+                score_tokens(own, *direction, scratch.hot_tangent, room.last_row + padded, first, last,
                              room.tangent_scores + tokens * padded);
             // The whole sequence goes first and writes its residuals; windows add to them.
             whole[b] = whole_weight(sequences[b], last - first);

@@ -62,6 +62,7 @@ class ChainTokens:
         columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
         | None = None,
         block_tokens: int = 0,
+        compact: bool = False,
     ) -> None: ...
     def selected(
         self,

@@ -9,7 +9,7 @@ penalty. Optimisers minimise, so this class gives the negative, over the paramet
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -177,6 +177,7 @@ class Objective:
             coordinates = self.problem.centred_coordinates(self.precision, self.row_weight)
             if coordinates is not None:
                 return self._minimise_in(coordinates, l1, l1_groups, gtol, max_iter, callback, keeper)
+        compact = self if l1 is None else replace(self, problem=self.problem.compact())
         plain = self.problem.optimiser == "lbfgs" and method != "newton"
         steps = near_optimum and l1 is None and method == "auto" and has_affordable_hessian(self.problem)
         if l1 is not None or at_optimum or steps:
@@ -186,15 +187,15 @@ class Objective:
         few = int(self.free.sum()) <= DENSE_BELOW
         at_once = steps or (self.problem.remote and not plain and near is None and few)
         return minimise(
-            self.value_grad,
+            compact.value_grad,
             self._reduced(self.start),
             hessian_product=self.hessian_product,
             hessian=self.hessian if at_once else None,
             hessian_diagonal=None if plain or at_optimum or at_once or near is not None else self.hessian_diagonal,
             preconditioner=near,
-            l1=None if l1 is None else l1[self.free],
+            l1=None if l1 is None else self._reduced(l1),
             l1_groups=None if l1_groups is None else l1_groups[self.free],
-            smaller=self._without if self._everything_free else None,
+            smaller=compact._without if self._everything_free else None,
             method="newton" if steps else "lbfgs" if plain else method,
             history=self._pairs(plain) if l1 is None else None,
             gtol=gtol,

@@ -13,6 +13,8 @@ label. A window without any known label is left out too: its log-probability is 
 
 from __future__ import annotations
 
+from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -103,9 +105,9 @@ def check_labels(dataset: Sequences) -> None:
 
 
 def chain_tokens(
-    layout: ChainLayout, dataset: Sequences, active: NDArray[np.uint8] | None = None
+    layout: ChainLayout, dataset: Sequences, active: NDArray[np.uint8] | None = None, *, compact: bool = False
 ) -> _kernels.ChainTokens:
-    """The sequences as the kernels take them."""
+    """The sequences as the kernels take them; ``compact`` without lists of each token's features by frequency."""
     pair_ptr, pair_labels = layout.kernel_pairs()
     edges: Plain = {}
     if layout.column_ptr is not None:
@@ -129,6 +131,7 @@ def chain_tokens(
         pair_labels=pair_labels,
         **edges,
         block_tokens=BLOCK_TOKENS,
+        compact=compact,
     )
 
 
@@ -139,6 +142,7 @@ class ChainProblem(Problem):
     # preconditioner, 422 Hessian products by Newton's method.
     optimiser = "lbfgs"
     streams_scores = False
+    _compact = False
 
     def __init__(self, layout: ChainLayout, dataset: Sequences, families: tuple[Windows, ...]) -> None:
         self.layout = layout
@@ -147,18 +151,15 @@ class ChainProblem(Problem):
         self.n_samples = dataset.n_sequences
         self.n_parameters = layout.n_parameters
         self.n_families = len(families)
-        self._open()
 
-    def _open(self) -> None:
+    @cached_property
+    def tokens(self) -> _kernels.ChainTokens:
+        """The sequences as the kernels take them, compiled when they are first used."""
         active = active_tokens(self.dataset.offsets, self.families)
-        self.tokens = chain_tokens(self.layout, self.dataset, active)
+        return chain_tokens(self.layout, self.dataset, active, compact=self._compact)
 
     def __getstate__(self) -> Plain:
         return {key: value for key, value in self.__dict__.items() if key != "tokens"}
-
-    def __setstate__(self, state: Plain) -> None:
-        self.__dict__.update(state)
-        self._open()
 
     @property
     def _threads(self) -> int:
@@ -175,9 +176,18 @@ class ChainProblem(Problem):
 
     def with_betas(self, betas: FloatArray) -> ChainProblem:
         """The same sequences and windows with other weights of the families."""
-        other = object.__new__(type(self))  # not copy(), which would compile again
+        self.tokens  # noqa: B018, compiled once for both
+        other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.families = tuple(family._replace(beta=float(b)) for family, b in zip(self.families, betas, strict=True))
+        return other
+
+    def compact(self) -> ChainProblem:
+        """The same sums without lists of each token's features, which are read from the data in each evaluation."""
+        if "tokens" in self.__dict__:
+            return self
+        other = copy(self)
+        other._compact = True
         return other
 
     def without(self, zeros: BoolArray) -> tuple[Problem, IntArray] | None:
@@ -185,8 +195,7 @@ class ChainProblem(Problem):
         layout = self.layout
         keep = ~zeros[: layout.n_state]
         kept = layout.selected(keep)
-        other = object.__new__(type(self))  # not copy(), which would compile again
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other.layout, other.n_parameters = kept, kept.n_parameters
         assert kept.pair_ptr is not None
         assert kept.pair_labels is not None

@@ -91,6 +91,10 @@ class Problem(ABC):
         """
         return None
 
+    def compact(self) -> Problem:
+        """The problem for sums in less memory, which may take more time: for fits that soon leave out most parameters."""
+        return self
+
     def without(self, zeros: BoolArray) -> tuple[Problem, IntArray] | None:
         """The problem without some of the parameters ``zeros`` (r,), which are 0, and the places of the others.
 

@@ -139,6 +139,7 @@ def minimise(
                 diagonal=metric,
                 groups=l1_groups,
                 smaller=smaller,
+                fresh=fresh,
                 value_noise=value_noise,
                 callback=callback,
                 keeper=keeper,

@@ -52,6 +52,7 @@ def minimise_proximal(
     diagonal: FloatArray | None = None,
     groups: IntArray | None = None,
     smaller: Smaller | None = None,
+    fresh: bool = False,
     value_noise: float = 0.0,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
@@ -62,9 +63,8 @@ def minimise_proximal(
 
     It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
     0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20; 8 from 50,000 and 6 from a million
-    parameters on);
-    ``diagonal`` that of an approximate Hessian; ``value_noise`` as in `minimise_lbfgs`. ``smaller`` makes ``fun`` without
-    coordinates that are 0 (working_set.py). ``fun`` must not keep the array it is given. A KeyboardInterrupt inside ``fun``
+    parameters on); ``diagonal`` that of an approximate Hessian; ``fresh`` and ``value_noise`` as in `minimise_lbfgs`.
+    ``smaller`` makes ``fun`` without coordinates that are 0 (working_set.py). ``fun`` must not keep the array it is given. A KeyboardInterrupt inside ``fun``
     ends the run at the last accepted point; the gradient of coordinates at 0 may be missing then, and is 0.
     """
     x = start_point(x0)
@@ -74,7 +74,7 @@ def minimise_proximal(
         raise FieldfitError(f"A quasi-Newton method needs a history of at least 1 pair; got {history}.")
     penalty = nonsmooth_penalty(l1, x.size, groups)
     model = QuadraticModel(x.size, history, diagonal)
-    descent = _Descent(fun, x, callback, penalty, model, diagonal is not None, smaller)
+    descent = _Descent(fun, x, callback, penalty, model, diagonal is not None, smaller, fresh=fresh)
     descent.value_noise = value_noise
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
@@ -98,11 +98,14 @@ class _Descent(Descent):
         model: QuadraticModel,
         scaled: bool,
         smaller: Smaller | None,
+        *,
+        fresh: bool,
     ) -> None:
+        self._fresh = fresh
         # Norms of groups and preconditioners work on all coordinates.
         self._set = None
         if isinstance(penalty, L1Penalty) and not scaled:
-            self._set = WorkingSet(fun, smaller, penalty)
+            self._set = WorkingSet(fun, smaller, penalty, fresh=fresh)
         super().__init__(fun if self._set is None else self._set.evaluate, x, callback)
         self._penalty = penalty
         self._model = model
@@ -221,7 +224,8 @@ class _Descent(Descent):
 
     def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = super()._evaluate(x)
-        return value, gradient.copy() if self._set is None else gradient  # a set copies
+        # A set copies gradients that are not fresh.
+        return value, gradient if self._fresh or self._set is not None else gradient.copy()
 
     def _accept(self, x: FloatArray, value: float, gradient: FloatArray) -> None:
         absolute, norm = self._penalty.look(x, gradient)

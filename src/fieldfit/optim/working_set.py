@@ -35,8 +35,10 @@ _MANY_COORDINATES = 4_096
 class WorkingSet:
     """The coordinates of a descent for ``fun`` of n coordinates and their penalties."""
 
-    def __init__(self, fun: ValueGradient, smaller: Smaller | None, penalty: L1Penalty) -> None:
-        self._fun, self._smaller = fun, smaller
+    def __init__(
+        self, fun: ValueGradient, smaller: Smaller | None, penalty: L1Penalty, *, fresh: bool = False
+    ) -> None:
+        self._fun, self._smaller, self._fresh = fun, smaller, fresh
         self.all_penalties, self._l1 = penalty, penalty.weights
         self.places: IntArray | None = None  # in increasing order; None: all
         self._part: ValueGradient | None = None  # the function of these; None: that of all has to do
@@ -49,11 +51,12 @@ class WorkingSet:
         if self._part is not None and self._steps < self._interval:
             self._seen = None
             value, gradient = self._part(x)
-            return value, gradient.copy()
+            return value, gradient if self._fresh else gradient.copy()
         return self.evaluate_all(x)
 
     def evaluate_all(self, x: FloatArray) -> tuple[float, FloatArray]:
         """The same, with the gradient of all coordinates kept for `choose`."""
+        self._seen = None  # its vectors make room for the new ones
         value, gradient = self._fun(self.spread(x))
         self._seen = x, gradient
         return value, self.part(gradient)
@@ -63,8 +66,10 @@ class WorkingSet:
         return self._seen[1] if self._seen is not None and self._seen[0] is x else None
 
     def part(self, vector: FloatArray) -> FloatArray:
-        """A copy of the entries of a vector of all coordinates that are in the set."""
-        return vector.copy() if self.places is None else vector[self.places]
+        """The entries of a vector of all coordinates that are in the set; a copy, unless vectors are ``fresh``."""
+        if self.places is None:
+            return vector if self._fresh else vector.copy()
+        return vector[self.places]
 
     def penalty(self) -> L1Penalty:
         """The penalties of the coordinates in the set."""

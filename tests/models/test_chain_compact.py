@@ -1,0 +1,114 @@
+"""Chains that list the features of a sequence when they need them: the sums of those with lists of all tokens."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from chain_oracle import K, mixtures, plain, random_sequences, without_runs
+
+import fieldfit as ff
+from fieldfit.models.chain_problem import ChainProblem
+from fieldfit.models.triple_problem import TripleProblem
+from fieldfit.threads import use_threads
+
+OPTIONS = [
+    {"pairs": "all"},
+    {"pairs": "observed", "transitions": "observed"},
+    {"pairs": "all", "label_pairs": True},
+    {"pairs": "observed", "start": False, "end": False},
+]
+#: Some features are frequent enough for the table of hot ones, the others are not.
+LENGTHS = tuple(np.random.default_rng(0).integers(0, 30, 60).tolist())
+
+
+def sums(problem: ChainProblem, theta, weight):
+    """All that a problem computes."""
+    v = np.random.default_rng(3).normal(size=len(theta))
+    value, gradient = problem.value_grad(theta, weight)
+    return {
+        "value": value,
+        "gradient": gradient,
+        "product": problem.hessian_product(theta, v, weight),
+        "diagonal": problem.hessian_diagonal(theta, weight),
+        "values": problem.row_values(theta),
+        "slopes": problem.row_products(theta, v),
+        "scores": problem.family_scores(theta, 2, 9),
+    }
+
+
+def same(one, other):
+    for name, numbers in one.items():
+        np.testing.assert_allclose(other[name], numbers, rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("valued", [False, True])
+def test_all_sums_are_those_with_lists(options, valued, monkeypatch):
+    monkeypatch.setattr("fieldfit.threads.SMALL_WORK", 0)
+    data = random_sequences(3, LENGTHS, n_features=3_000, valued=valued)
+    indices = data.indices.copy()
+    indices[::3] %= 20
+    data = replace(data, indices=indices)
+    model = ff.ChainCRF(K, data.n_features, **options).observe(data)
+    random = np.random.default_rng(4)
+    theta, weight = random.normal(size=model.n_parameters), random.random(data.n_sequences)
+    for families in (*mixtures(np.array(LENGTHS)).values(), (plain(0),)):
+        lists, compact = (ChainProblem(model.layout, data, families) for _ in range(2))
+        compact = compact.compact()
+        assert 0 < compact.tokens.n_hot < len(np.unique(data.indices))
+        with use_threads(1):
+            one = sums(compact, theta, weight)
+            same(sums(lists, theta, weight), one)
+        with use_threads(2):
+            two = sums(compact, theta, weight)
+        for name, numbers in one.items():
+            np.testing.assert_array_equal(two[name], numbers, err_msg=name)
+        at_zero = random.random(model.n_parameters) < 0.7
+        at_zero[model.layout.n_state :] = False
+        for whole in (lists, compact):
+            smaller, places = whole.without(at_zero)
+            few = np.where(at_zero, 0.0, theta)
+            np.testing.assert_allclose(
+                smaller.value_grad(few[places], weight)[1],
+                lists.value_grad(few, weight)[1][places],
+                rtol=1e-12,
+                atol=1e-12,
+            )
+
+
+@pytest.mark.parametrize("pairs", ["all", "observed"])
+def test_stochastic_steps_and_second_order_chains_too(pairs):
+    data = random_sequences(5, LENGTHS, n_features=300)
+    model = ff.ChainCRF(K, data.n_features, pairs=pairs).observe(data)
+    results: list[np.ndarray] = []
+    for problem in (ChainProblem(model.layout, data, (plain(0),)) for _ in range(2)):
+        used = problem.compact() if results else problem
+        theta = np.random.default_rng(6).normal(size=model.n_parameters)
+        batches = used.batches(0.5)
+        value = batches.walk(theta, np.arange(batches.n_batches), np.full(batches.n_batches, 0.1))
+        results.append(np.append(theta, value))
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-12, atol=1e-12)
+    data = without_runs(random_sequences(8, (4, 6) * 30))
+    model = ff.ChainCRF(K, data.n_features, order=2, pairs=pairs).observe(data)
+    theta = np.random.default_rng(7).normal(size=model.n_parameters)
+    lists, compact = (TripleProblem(model.layout, data, (plain(0),)) for _ in range(2))
+    np.testing.assert_allclose(
+        compact.compact().value_grad(theta)[1], lists.value_grad(theta)[1], rtol=1e-12, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("pairs", ["all", "observed"])
+def test_long_sequences_with_many_labels_are_those_of_single_sequences(pairs):
+    # Four of these do not fit the memory of sequences that go together.
+    labels, lengths = 70, (60, 3, 58, 61, 60, 0, 59, 1, 2, 60)
+    data = random_sequences(9, lengths, n_labels=labels, n_features=50)
+    model = ff.ChainCRF(labels, data.n_features, pairs=pairs).observe(data)
+    theta = 0.3 * np.random.default_rng(1).normal(size=model.n_parameters)
+    problem = ChainProblem(model.layout, data, (plain(0), plain(2, 0.4)))
+    value, gradient = problem.value_grad(theta)
+    parts = [
+        ChainProblem(model.layout, data.subset([row]), problem.families).value_grad(theta)
+        for row in range(len(lengths))
+    ]
+    assert value == pytest.approx(sum(part for part, _ in parts), rel=1e-12)
+    np.testing.assert_allclose(gradient, np.sum([part for _, part in parts], axis=0), rtol=1e-10, atol=1e-10)
