@@ -64,8 +64,9 @@ def minimise_proximal(
     It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
     0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20; 8 from 50,000 and 6 from a million
     parameters on); ``diagonal`` that of an approximate Hessian; ``fresh`` and ``value_noise`` as in `minimise_lbfgs`.
-    ``smaller`` makes ``fun`` without coordinates that are 0 (working_set.py). ``fun`` must not keep the array it is given. A KeyboardInterrupt inside ``fun``
-    ends the run at the last accepted point; the gradient of coordinates at 0 may be missing then, and is 0.
+    ``smaller`` makes ``fun`` without coordinates that are 0 (working_set.py). ``fun`` must not keep the array it is given.
+    A KeyboardInterrupt inside ``fun`` ends the run at the last accepted point; the gradient of coordinates at 0 may be
+    missing then, and is 0.
     """
     x = start_point(x0)
     if history is None:
