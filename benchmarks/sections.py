@@ -55,7 +55,6 @@ brackets are the evaluations that would take as long as the whole fit.""",
         "Tables of couplings that are zero together, against accelerated proximal gradients",
         ["potts.py", "groups"],
         """FISTA takes two evaluations for a step: one for the gradient and one to check the length of the step.""",
-        runs=1,
         seconds=60,
     ),
     "large": Section(
@@ -119,6 +118,7 @@ coverage of 0.95 has a standard error of 0.013 for one variable.""",
     "chains": Section(
         "One evaluation of a chain",
         ["chains.py"],
+        runs=1,
         seconds=25,
     ),
     "second-order": Section(
@@ -127,7 +127,6 @@ coverage of 0.95 has a standard error of 0.013 for one variable.""",
         """CPU time of value and gradient. `forbidden` has an arc for each label triple that occurs, `zero` one for each of
 K³ + K² + K, so its time grows with K³. The taggers are fitted by FL with σ² = 1; the second-order fit starts from the
 first-order one, and its seconds are those from there.""",
-        runs=1,
         seconds=70,
     ),
     "labels": Section(
@@ -140,6 +139,7 @@ rate of a large product of double matrices (forward, backward, sum of edge margi
 2)·8Kn + 16·(weights) bytes at the rate of a large copy. The three rates are measured in the same run and printed in
 the first line. `of limit` is limit / ms. `of products` is the time of the 6K²n operations alone / time of the
 recursion. A value above 100% means that the rows came from a cache, not from memory.""",
+        runs=1,
         seconds=60,
     ),
     "blocks": Section(
@@ -154,6 +154,7 @@ recursion. A value above 100% means that the rows came from a cache, not from me
         ["gather_scatter.py"],
         """The bare gather and scatter of the same entries are SciPy's product with a sparse matrix and with its transpose,
 into preallocated memory, on the same number of threads.""",
+        runs=1,
         seconds=35,
     ),
     "commands": Section(
@@ -166,6 +167,7 @@ into preallocated memory, on the same number of threads.""",
     "warmup": Section(
         "The first fit of a process against the second",
         ["first_fit.py", "--processes", "2"],
+        runs=1,
         seconds=45,
     ),
     "time": Section(
@@ -176,6 +178,7 @@ exponentiates the scores and runs forward and backward. The gradient sums the to
 (for the most frequent features within the backward pass). The optimiser passes over θ, the gradient and six pairs
 of vectors, so its time grows with the number of weights. The time of the recursion grows with K² and the number of
 tokens.""",
+        runs=1,
         seconds=25,
     ),
     "crf": Section(
@@ -212,7 +215,6 @@ chain without features. Frequent features are among the first weights that leave
 time than the others. With all pairs the weights of a feature are a row, which is read faster than a list of weights: an
 evaluation gains nothing at 30%, the optimiser's vectors do. The fits below go to one objective, on all weights and on the
 set; with more than 35% of the weights both do the same.""",
-        runs=1,
         short=["zero_weights.py", "--sentences", "500", "--only", "template"],
         seconds=45,
     ),
@@ -231,9 +233,8 @@ first good tagger may lie before the line shown.""",
         note="""One thread. The ratio compares the peaks of both programs, each above its own sentences: encoded in
 fieldfit, appended in CRFsuite, where they take several times as much. Fine tags are both tags of a token with the last
 letter of its word; 2,000 sentences.""",
-        runs=1,
         short=["fit_memory.py", "--only", "atis"],
-        seconds=80,
+        seconds=100,
     ),
     "tagging": Section(
         "Tagging from Python against CRFsuite",
@@ -256,6 +257,7 @@ letter of its word; 2,000 sentences.""",
     "encoding": Section(
         "Reading and encoding sequences",
         ["encoding.py"],
+        runs=1,
         seconds=25,
     ),
     "errors": Section(
@@ -275,6 +277,7 @@ letter of its word; 2,000 sentences.""",
         "Predicted against measured seconds",
         ["cost_model.py", "--rounds", "5", "--out", "docs/figures"],
         "![Predicted against measured seconds](figures/cost-model.png)",
+        runs=1,
         seconds=60,
     ),
     "promise": Section(
@@ -300,6 +303,9 @@ letter of its word; 2,000 sentences.""",
 }
 #: Parts that take longer than half an hour together with the others.
 BY_NAME_ONLY = (
+    "score",
+    "errors",
+    "weights",
     "converged",
     "promise",
     "images",
@@ -335,11 +341,8 @@ ORDER = (
     "labels",
     "time",
     "atis",
-    "errors",
-    "weights",
     "cost",
     "second-order",
-    "score",
     *BY_NAME_ONLY,
 )
 #: Parts that take three minutes together, in their short form.
