@@ -13,7 +13,7 @@ import fieldfit as ff
 from fieldfit.cli import main
 from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
-from fieldfit.planner import ingredients, short_fits
+from fieldfit.planner import ingredients
 from fieldfit.planner.calibration import calibration
 from fieldfit.planner.candidates import Candidate, Floor, Origin, choose
 from fieldfit.planner.convergence import (
@@ -25,6 +25,7 @@ from fieldfit.planner.convergence import (
     pilot_evaluations,
     to_the_end,
 )
+from fieldfit.planner.costs import FIT_SECONDS
 from fieldfit.planner.pilot import MOMENTS, PILOT, affordable_effort, usual_effort
 from fieldfit.planner.request import Target, parse_seconds
 from fieldfit.planner.search import Search
@@ -232,42 +233,26 @@ def test_a_busy_machine_changes_neither_what_a_survey_compares_nor_what_it_spend
     assert any(">>" in own.policy for own in plan.candidates)
 
 
-def test_short_fits_are_timed_as_a_whole(five, monkeypatch):
-    """A fit that waits 20 ms costs these in the plan, alone and with a second stage, and changes no plan in FLOPs."""
+def test_a_plan_runs_no_fit_and_charges_every_one_with_its_fixed_seconds(five, monkeypatch):
+    """Reading the policy, checks and the result take as long as a dozen evaluations of a small table."""
     model, _, x = five
-    waits = [0.0]
-    monkeypatch.setattr(short_fits, "clock", lambda: waits[0])
-
-    def slow(model, data, policy, **options):
-        waits[0] += 0.02
-        return ff.fit(model, data, policy, **options)
-
-    monkeypatch.setattr("fieldfit.api.plan.fit", slow)
-    plan = ff.plan(model, x)
-    assert waits[0] > 0.3
-    for own in plan.candidates:
-        if own.origin in (Origin.EVERYTHING, Origin.REFINED) and own.seconds < 0.03:
-            assert own.seconds == pytest.approx(0.02, abs=0.005)
-    before = waits[0]
-    ff.plan(model, x, flops=1e9)
-    assert waits[0] == before
-
-
-def test_fits_that_are_not_short_are_not_run(five, monkeypatch):
-    model, _, x = five
-    monkeypatch.setattr(short_fits, "SHORT", 0.0)
     monkeypatch.setattr("fieldfit.api.plan.fit", lambda *given, **options: pytest.fail("a fit was run"))
-    assert ff.plan(model, x).best
+    plan = ff.plan(model, x)
+    assert min(own.seconds for own in plan.candidates) > FIT_SECONDS
+    costs, unit = plan.survey.costs, np.eye(len(plan.survey.ingredients))[0]
+    free = replace(costs.ingredients[0].steps, equivalents=0.0, overhead=0.0)
+    parts = [replace(part, steps=free, selected=(), together=()) for part in costs.ingredients]
+    monkeypatch.setattr("fieldfit.planner.costs.FitCosts._alone", lambda *given: [])
+    assert replace(costs, ingredients=parts).seconds(unit) == pytest.approx(costs.reading + FIT_SECONDS)
 
 
-def test_a_mixture_takes_at_least_as_long_as_what_it_selects_as_a_whole(five):
+def test_a_mixture_takes_at_least_as_long_as_its_slowest_family(five):
     model, _, x = five
     costs = ff.plan(model, x, policies=["PL1", "FL"]).survey.costs
-    slow = replace(costs.ingredients[0].together.steps, fixed=1.0)
-    parts = [replace(part, together=part.together._replace(steps=slow)) for part in costs.ingredients]
-    slower = replace(costs, ingredients=parts)
+    slow = replace(costs.ingredients[0].steps, overhead=1.0)
+    slower = replace(costs, ingredients=[replace(costs.ingredients[0], steps=slow), costs.ingredients[1]])
     assert slower.seconds(np.array([1.0, 0.1])) > 1.0
-    assert slower.seconds(np.array([0.5, 0.1])) < 0.5
+    assert slower.seconds(np.array([0.0, 0.1])) < 0.5
 
 
 def test_a_family_skipped_for_time_says_which_share_of_the_budget_is_too_small(five, monkeypatch):

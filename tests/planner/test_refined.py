@@ -202,9 +202,9 @@ def test_steps_of_a_fit_that_was_not_tried_are_counted_on_an_expansion(grid):
     place = [part.name for part in survey.ingredients].index("FL")
     part, raw = survey.ingredients[place], survey.moments.raw
     assert counted_steps(part, place, raw, survey.request, survey.pilot) is part
-    untried = part.with_steps(usual_steps(model.n_parameters))
-    counted = counted_steps(untried, place, raw, survey.request, survey.pilot).together.steps
-    taken = part.together.steps
+    untried = replace(part, steps=usual_steps(model.n_parameters))
+    counted = counted_steps(untried, place, raw, survey.request, survey.pilot).steps
+    taken = part.steps
     assert taken.count / 2.5 < counted.count < 2.5 * taken.count
 
 

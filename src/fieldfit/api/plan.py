@@ -158,7 +158,6 @@ def plan(
                 random_state=seed(random_state),
                 reading=reading + seconds,
                 fitted=fitted,
-                refit=partial(fit, model, dataset, sigma2=sigma2, tol=tol),
                 shards=None if place is None else priced_shards(dataset, place),
             )
         )

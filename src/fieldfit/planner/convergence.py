@@ -36,8 +36,7 @@ RIDGE = 1e-4
 PILOT_ITERATIONS = 300
 #: Evaluations that a fit of few parameters (up to the second number), and of many, usually takes.
 _USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
-#: Seconds of a short fit. A pilot's fit below this is run once more, because the first one loads code; a fit with a
-#: prediction below this is run instead.
+#: Seconds of a short fit: one below this is run once more, because the first one loads code.
 SHORT = 0.03
 #: Seconds after its deadline at which a fit is given up within an iteration.
 _GRACE_SECONDS = 0.05
@@ -56,7 +55,6 @@ class Steps:
     product: float = 2.0  # a Hessian product in evaluations
     tried: bool = True  # a fit was run, not only a usual number taken
     start: float = 1.0  # share of the fit after which its estimate is good enough as the start of another
-    fixed: float = 0.0  # seconds of the fit besides compiling and optimising, where it was timed as a whole
 
     def as_start(self) -> Steps:
         """A fit whose estimate is only the start of another."""

@@ -51,13 +51,6 @@ _COMPILING_SECONDS_PER_STATE = 2e-6
 AFTER_MOMENTS = 0.5
 
 
-class FitWork(NamedTuple):
-    """The work of the families of one ingredient in a fit, and the evaluations of that fit."""
-
-    families: tuple[FamilyWork, ...]
-    steps: Steps
-
-
 class KnownFamily(NamedTuple):
     """A family with everything selected: compiled, the seconds of an evaluation, and the steps of its fit."""
 
@@ -71,8 +64,9 @@ class Ingredient:
     """``law`` has λ = β = 1 where these are free; ``flops`` are those of a sample at λ = 1.
 
     ``bound`` and ``problem`` (the law in the mean over Z; laws with the same mean share it) are on the samples that
-    moments are taken over, and ``compile_problem`` compiles other selections of them. ``together`` is the work of a fit in
-    which all is selected; it differs from that of ``selected`` where samples have counts, which are not copied then.
+    moments are taken over, and ``compile_problem`` compiles other selections of them. ``together`` is the work of its
+    families in a fit in which all is selected; it differs from ``selected`` where samples have counts, which are not
+    copied then.
     """
 
     law: Law
@@ -81,8 +75,9 @@ class Ingredient:
     problem: Problem
     compile_problem: Callable[[Selection], Problem]
     flops: float
-    selected: FitWork
-    together: FitWork
+    selected: tuple[FamilyWork, ...]
+    together: tuple[FamilyWork, ...]
+    steps: Steps
 
     @property
     def name(self) -> str:
@@ -108,11 +103,6 @@ class Ingredient:
     def certain(self) -> bool:
         """Whether Z is 1 with certainty at λ = 1."""
         return self.bound.everything
-
-    def with_steps(self, steps: Steps) -> Ingredient:
-        """The same with other evaluations of a fit."""
-        selected, together = (work._replace(steps=steps) for work in (self.selected, self.together))
-        return replace(self, selected=selected, together=together)
 
     def drawn(self, seed: int) -> Problem:
         """The law with a drawn Z; of a free λ with λ = 1/2."""
@@ -256,15 +246,12 @@ class Builder:
                 steps = pilot.steps if self._takes_as_many(bound, fitted) else usual
         if is_pilot and self._fitted is pilot.fewer:
             steps = pilot.steps.times(pilot.scaling)
-        works = [
-            FitWork(
-                self._works(bound, fitted, dataset, evaluation), steps or self._steps(law, fitted, weight, deadline)
-            )
-            for dataset, weight in self._samples
-        ]
+        steps = steps or self._steps(law, fitted, deadline)
+        works = [self._works(bound, fitted, dataset, evaluation) for dataset in self._samples]
         if len(bound.families) == 1 and _mean_weights(bound) == [1.0]:
-            self._single[bound.families[0].name] = KnownFamily(problem, evaluation, works[0].steps)
-        return Ingredient(law, structure, bound, problem, partial(model.compile, rows), flops, works[0], works[-1])
+            self._single[bound.families[0].name] = KnownFamily(problem, evaluation, steps)
+        compile_problem = partial(model.compile, rows)
+        return Ingredient(law, structure, bound, problem, compile_problem, flops, works[0], works[-1], steps)
 
     def _too_long(self, what: str, needed: float, left: float) -> SkippedError:
         """Why there is no time for a law."""
@@ -290,17 +277,15 @@ class Builder:
         return self.rows if self.pilot.fewer is self.pilot.rows and not self.simulated else self.pilot.fewer
 
     @cached_property
-    def _samples(self) -> list[tuple[Dataset, FloatArray | None]]:
-        """All samples as a fit with a random Z sees them, and as one of everything does, with the weights of a trial fit.
+    def _samples(self) -> list[Dataset]:
+        """All samples as a fit with a random Z sees them, and as one of everything does.
 
         They differ where samples have counts: with a random Z each copy is a sample.
         """
-        dataset, weight = self.request.priced, self._fitted.sample_weight
-        if not dataset.has_counts:
-            return [(dataset, weight)]
-        return [(dataset.copies(), weight), (dataset, np.ones(self._fitted.n))]
+        dataset = self.request.priced
+        return [dataset.copies(), dataset] if dataset.has_counts else [dataset]
 
-    def _steps(self, law: Law, problem: Problem, weight: FloatArray | None, deadline: float) -> Steps:
+    def _steps(self, law: Law, problem: Problem, deadline: float) -> Steps:
         """Evaluations of a fit with all samples."""
         request, pilot, rows = self.request, self.pilot, self._fitted
         model = request.model
@@ -309,8 +294,8 @@ class Builder:
                 Policy((law,)).bind(model.structure(rows)), rows.n, partial(model.compile, rows)
             )
         steps = steps_of(
-            problem, rows.total_weight, request.precision, row_weight=weight, units=model.feature_units, tol=request.tol,
-            deadline=deadline,
+            problem, rows.total_weight, request.precision, row_weight=rows.sample_weight, units=model.feature_units,
+            tol=request.tol, deadline=deadline,
         )  # fmt: skip
         # A fit that was stopped early says less than PL1 does, which no family of sequences undercuts by much.
         alike = pilot.fewer is not pilot.rows or self._takes_as_many(

@@ -113,7 +113,6 @@ class Request:
     dataset: Dataset
     target: Target
     fitted: Callable[..., Fit]  # fits a policy to the same samples with the same penalty
-    refit: Callable[[Policy | Staged], object]  # the same with samples that were read before, for timing
     policies: tuple[Policy | Staged, ...] | None = None
     functionals: Functionals | None = None
     n_functionals: int | None = None

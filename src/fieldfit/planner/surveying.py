@@ -16,7 +16,6 @@ from fieldfit.planner.ingredients import AFTER_MOMENTS, Builder, Ingredient, Pol
 from fieldfit.planner.moments import Gathering, StageTerm, can_enumerate
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY, SURVEY_FLOPS, Pilot, moment_rows, run_pilot
 from fieldfit.planner.request import NO_EFFICIENCY, Allowance, Request
-from fieldfit.planner.short_fits import ShortFits
 from fieldfit.planner.survey import RefinedTerm, Survey
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
@@ -33,8 +32,6 @@ _UNHURRIED_SECONDS = 10.0
 _SOLVES_SHARE = 0.7
 #: Share of the survey's seconds that refined estimators leave for what comes after them.
 _AFTER_STAGES_SHARE = 0.15
-#: Share of the survey's seconds for timing short fits.
-_SHORT_FITS_SHARE = 0.1
 #: Share of the time and FLOPs left after the pilot for second stages that need no other family.
 _EARLY_STAGES_SHARE = 0.5
 #: Iterations of Newton's method from 0 at least.
@@ -73,14 +70,15 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         ingredients = [
             counted_steps(part, place, moments.raw, request, pilot) for place, part in enumerate(ingredients)
         ]
-    costs, short = ground.costs(ingredients, rates)
+    dataset, evaluations = request.dataset, max(1, pilot.steps.times(pilot.scaling).count)
+    costs = FitCosts(ingredients, dataset.n, dataset.n_copies, evaluations, rates, request.reading, request.shards)
     return Survey(
         request=request,
         target=request.target,
         asked=compared,
         pilot=pilot,
-        ingredients=list(costs.ingredients),
-        refined=[] if moments.raw is None else refined_terms(stages, moments.raw, costs, short),
+        ingredients=ingredients,
+        refined=[] if moments.raw is None else refined_terms(stages, moments.raw, costs),
         skipped=builder.skipped | reasons,
         moments=moments,
         costs=costs,
@@ -226,19 +224,6 @@ class Ground:
         deadline = math.inf if self.request.target.seconds is None else self.began + self.part(_SOLVES_SHARE)
         return Gathering(self.request, ingredients, terms, self.pilot, self.rows, self.simulated, deadline)
 
-    def costs(self, ingredients: list[Ingredient], rates: Calibration) -> tuple[FitCosts, ShortFits | None]:
-        """The costs of fits, and what timed the short ones where the budget is not in FLOPs."""
-        request, dataset = self.request, self.request.dataset
-        evaluations = max(1, self.pilot.steps.times(self.pilot.scaling).count)
-        costs = FitCosts(
-            ingredients, dataset.n, dataset.n_copies, evaluations, rates, request.reading, request.shards
-        )
-        if request.target.flops is not None or request.shards is not None:
-            return costs, None
-        until = clock() + self.part(_SHORT_FITS_SHARE)
-        short = ShortFits(request.refit, lambda: min(until - clock(), self.allowance.left()))
-        return short.timed(costs), short
-
 
 class MomentWork(NamedTuple):
     """FLOPs of the moments of all ingredients."""
@@ -256,9 +241,7 @@ class MomentWork(NamedTuple):
         return cls(each, means, ground.flops - taken)
 
 
-def refined_terms(
-    stages: Sequence[PlannedStage], moments: MixtureMoments, costs: FitCosts, short: ShortFits | None
-) -> list[RefinedTerm]:
+def refined_terms(stages: Sequence[PlannedStage], moments: MixtureMoments, costs: FitCosts) -> list[RefinedTerm]:
     """The estimators with these second stages; those with moments of their own come after the ingredients."""
     ingredients = costs.ingredients
     terms, place = list[RefinedTerm](), len(ingredients)
@@ -266,9 +249,6 @@ def refined_terms(
         first, limit = stage.staged.first, stage.limit
         stage_one = FirstStage(*placed(split_policy(first), ingredients))
         cost = costs.second_stage(stage.work(stage_one, moments, costs.copies))
-        if short is not None:
-            alone = costs.of(stage_one.lam, as_start=stage.staged.second.only_starts)
-            cost = short.second_stage(stage.staged, alone, cost, costs.reading)
         terms.append(RefinedTerm(stage, stage_one.lam, limit if isinstance(limit, int) else place, cost))
         place += not isinstance(limit, int)
     return terms
@@ -278,7 +258,7 @@ def counted_steps(
     part: Ingredient, place: int, moments: MixtureMoments, request: Request, pilot: Pilot
 ) -> Ingredient:
     """The ingredient with the steps of a fit on the second-order expansion of its objective, where none was tried."""
-    alone = part.together.steps
+    alone = part.steps
     if alone.tried:
         return part
     n = request.dataset.n_copies
@@ -294,4 +274,5 @@ def counted_steps(
         evaluations = max(evaluations, iterations)
         product = part.problem.hessian_evaluations * iterations / max(products, 1)
     equivalents = evaluations + product * products
-    return part.with_steps(replace(alone, count=evaluations + products, equivalents=equivalents, product=product))
+    steps = replace(alone, count=evaluations + products, equivalents=equivalents, product=product)
+    return replace(part, steps=steps)
