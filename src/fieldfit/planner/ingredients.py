@@ -22,7 +22,7 @@ from fieldfit.models.work import FamilyWork, TimedSum, clock, least_seconds
 from fieldfit.planner.convergence import SHORT, Steps, steps_of, usual_steps
 from fieldfit.planner.costs import TIMED_PASSES, timed_work
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
-from fieldfit.planner.request import Allowance, Request
+from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.policies.policy import BoundPolicy
@@ -137,20 +137,22 @@ def placed(terms: PolicyTerms, ingredients: Sequence[Ingredient]) -> tuple[Float
 
 @dataclass
 class Builder:
-    """Makes ingredients on the samples ``rows`` that moments are taken over, within a time and a number of FLOPs.
+    """Makes ingredients on the samples that moments are taken over, within a time and a number of FLOPs.
 
-    Laws whose moments and fit would not be done within the ``allowance``, or whose moments take more than the ``flops``
-    that are left, are skipped (``skipped`` says why), but never the first, and none that the user named.
+    Laws whose moments and fit would not be done until ``end`` of this thread's clock (`fieldfit.models.work.clock`), or
+    whose moments take more than the ``flops`` that are left, are skipped (``skipped`` says why), but never the first, and
+    none that the user named. The clock counts CPU seconds, so that other programs on the machine neither shorten a survey
+    nor change its plan; ``limit`` is how long that is in all, in words.
     """
 
     request: Request
-    rows: Dataset
     pilot: Pilot
     states: float | None  # where moments are sums over all of them
-    allowance: Allowance
-    flops: float = math.inf
-    n_laws: int = 1  # of the whole plan
-    simulated: bool = False  # the samples were drawn from the model
+    end: float
+    limit: str
+    flops: float
+    n_laws: int  # of the whole plan
+    began: float = field(default_factory=clock)
     skipped: dict[str, SkippedError] = field(default_factory=dict)
     reserved: float = 0.0  # seconds of moments to come
     _later: float = 0.0  # seconds of other laws
@@ -160,14 +162,14 @@ class Builder:
     def build(self, laws: Sequence[Law]) -> list[Ingredient]:
         """The ingredients that can be made, in order."""
         model = self.request.model
-        structure = model.structure(self.rows)
+        structure = model.structure(self.pilot.samples)
         plain = _mean_key(PILOT_POLICY.laws[0], PILOT_POLICY.bind(structure))
         made, began = [], clock()
         for place, law in enumerate(laws):
             try:
                 bound = Policy((law,)).bind(structure)
                 key = _mean_key(law, bound)
-                flops = model.sample_flops(bound, self.rows)
+                flops = model.sample_flops(bound, self.pilot.samples)
                 if key not in self._known:
                     self._known[key] = self._compiled(law, structure, bound, flops, key == plain)
                 known = self._known[key]
@@ -188,8 +190,8 @@ class Builder:
     def passes(self, hessian: float) -> float:
         """Evaluations on the samples that take as long as the moments of a law whose Hessian takes ``hessian`` of them."""
         if self.states is not None:
-            return (hessian + 3.0) * self.states / self.rows.n
-        return self.pilot.effort.passes(hessian, self.request.n_functionals, self.rows.n)
+            return (hessian + 3.0) * self.states / self.pilot.samples.n
+        return self.pilot.effort.passes(hessian, self.request.n_functionals, self.pilot.samples.n)
 
     @property
     def counted_passes(self) -> float:
@@ -197,25 +199,29 @@ class Builder:
         r = self.request.model.n_parameters
         return self.passes(float(r) if self.states is not None else 2.0 * r)
 
-    def _left(self) -> float:
+    def left(self) -> float:
         """Seconds that are left and not reserved."""
-        return self.allowance.left() - self.reserved
+        return self.end - clock() - self.reserved
+
+    def part(self, share: float) -> float:
+        """A share of the seconds from the end of the pilot to the end of the survey."""
+        return share * (self.end - self.began)
 
     def _compiled(
         self, law: Law, structure: Structure, bound: BoundPolicy, flops: float, is_pilot: bool
     ) -> Ingredient | SkippedError:
         """Compile and fit a law, if there is time for it."""
-        request, pilot, model, rows = self.request, self.pilot, self.request.model, self.rows
+        request, pilot, model, rows = self.request, self.pilot, self.request.model, self.pilot.samples
         optional, front = bool(self._known) and request.policies is None, f"{law}: skipped,"
         moment_flops = self.counted_passes * rows.n * flops
         compiling = _COMPILING_SECONDS_PER_STATE * model.states_at_once(bound)
-        if optional and self._left() <= 0:
-            return SkippedError(f"{front} nothing is left of {self.allowance.limit}.", for_time=True)
+        if optional and self.left() <= 0:
+            return SkippedError(f"{front} nothing is left of {self.limit}.", for_time=True)
         if optional and moment_flops > self.flops:
             told = f"estimating its variance alone would take about {moment_flops:.2g} FLOPs, more than is left of"
             return SkippedError(f"{front} {told} the pilot's share of the budget.", for_time=True)
-        if optional and compiling > self._left():
-            return self._too_long(f"{front} compiling it", compiling, self._left())
+        if optional and compiling > self.left():
+            return self._too_long(f"{front} compiling it", compiling, self.left())
         began = clock()
         fitted = problem = expected_problem(bound, rows.n, partial(model.compile, rows))
         known, steps = self._known_sum(bound), None
@@ -227,7 +233,7 @@ class Builder:
             moments = _NOISE_PASSES * evaluation
         if pilot.effort.dense:
             moments += _MULTIPLY_ADDS * model.n_parameters**3 / _MULTIPLY_ADDS_PER_SECOND
-        needed, left = clock() - began + moments, self._left()
+        needed, left = clock() - began + moments, self.left()
         if optional and needed > left:
             return self._too_long(f"{front} estimating its variance", needed, left)
         self.reserved += moments
@@ -255,9 +261,9 @@ class Builder:
 
     def _too_long(self, what: str, needed: float, left: float) -> SkippedError:
         """Why there is no time for a law."""
-        told = f"more than the {left:.2g} s that are left of {self.allowance.limit}"
+        told = f"more than the {left:.2g} s that are left of {self.limit}"
         if left <= 0:
-            told = f"and nothing is left of {self.allowance.limit}"
+            told = f"and nothing is left of {self.limit}"
         return SkippedError(f"{what} alone would take about {needed:.2g} s, {told}.", for_time=True)
 
     def _known_sum(self, bound: BoundPolicy) -> KnownFamily | None:
@@ -274,7 +280,11 @@ class Builder:
     @property
     def _fitted(self) -> Dataset:
         """The samples that families are fitted to: those of the moments, compiled anyway, if they are of the data."""
-        return self.rows if self.pilot.fewer is self.pilot.rows and not self.simulated else self.pilot.fewer
+        return (
+            self.pilot.samples
+            if self.pilot.fewer is self.pilot.rows and not self.pilot.simulated
+            else self.pilot.fewer
+        )
 
     @cached_property
     def _samples(self) -> list[Dataset]:
@@ -289,7 +299,7 @@ class Builder:
         """Evaluations of a fit with all samples."""
         request, pilot, rows = self.request, self.pilot, self._fitted
         model = request.model
-        if rows is not self.rows:
+        if rows is not self.pilot.samples:
             problem = expected_problem(
                 Policy((law,)).bind(model.structure(rows)), rows.n, partial(model.compile, rows)
             )
@@ -319,18 +329,18 @@ class Builder:
         self, bound: BoundPolicy, problem: Problem, dataset: Dataset, evaluation: float
     ) -> tuple[FamilyWork, ...]:
         """The work of each family on all samples; ``evaluation`` are the seconds of one on the plan's."""
-        model, count, theta = self.request.model, self.rows.n, self.pilot.theta
+        model, count, theta = self.request.model, self.pilot.samples.n, self.pilot.theta
         works = []
         for family in bound.families:
             alone, rows = problem, None
             if len(bound.families) > 1:
-                alone = model.compile(self.rows, Selection(count, (FamilySelection(family, 1.0),)))
+                alone = model.compile(self.pilot.samples, Selection(count, (FamilySelection(family, 1.0),)))
             work = alone.family_work(family, dataset)
             if work is not None and family.size == 1 == len(bound.families) and evaluation > _LONG_EVALUATION_SECONDS:
                 work = TimedSum(work, evaluation)
             if work is None and self.request.target.seconds is not None:
                 each = least_seconds(partial(alone.value_grad, theta), 1) / count
-                rows = int(_TIMING_SHARE * max(self._left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
+                rows = int(_TIMING_SHARE * max(self.left(), 0.0) / (TIMED_PASSES * max(each, 1e-9)))
             if work is None:
                 with use_threads(self.request.threads):  # as a fit
                     work = timed_work(model, dataset, family.name, theta, rows)

@@ -29,12 +29,11 @@ from fieldfit.planner.ingredients import Ingredient
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
-from fieldfit.policies.laws.base import Noise
-from fieldfit.refinement.planned import LimitMoments
+from fieldfit.refinement.planned import LimitMoments, PlannedStage
 from fieldfit.types import FloatArray
 from fieldfit.variance.criterion import MEAN, ROOT, Criterion, LogDeterminant, LogTrace
 from fieldfit.variance.mixture_moments import MixtureMoments, whitening
-from fieldfit.variance.sampled_moments import Control, MomentPart, SampledMoments, sampled_moments
+from fieldfit.variance.sampled_moments import Control, SampledMoments, sampled_moments
 
 #: Joint states up to which expectations are sums over all of them.
 MOST_PLANNED_STATES = 1 << 12
@@ -140,26 +139,6 @@ def _deviation(values: FloatArray, counts: FloatArray) -> float:
     return float(np.sqrt(np.average((values - mean) ** 2, weights=counts)))
 
 
-@dataclass(frozen=True)
-class StageTerm:
-    """Estimating functions of a second stage as a term of the moments: alone, and with all samples."""
-
-    name: str
-    limit: LimitMoments
-    follows_model: bool = True
-    noise: Noise = Noise.TOGETHER
-    scale: float = 1.0
-
-    @cached_property
-    def problem(self) -> MomentPart:
-        """They themselves, on the pilot's samples."""
-        return self.limit.scores(follows_model=self.follows_model)
-
-    def drawn(self, seed: int) -> MomentPart:
-        """The same: nothing is drawn."""
-        return self.problem
-
-
 def can_enumerate(model: Model, rows: Dataset) -> bool:
     """Whether expectations can be sums over all states; importance weights belong to samples, not to states."""
     if rows.has_missing or rows.relative_weight is not None or model.n_parameters > piloting.MOST_DENSE_MOMENTS:
@@ -169,18 +148,16 @@ def can_enumerate(model: Model, rows: Dataset) -> bool:
 
 @dataclass(frozen=True)
 class Gathering:
-    """Takes the moments of ingredients and of the terms that second stages bring over the samples ``rows``.
+    """Takes the moments of ingredients and of the terms that second stages bring over the pilot's ``samples``.
 
-    ``simulated`` says that these were drawn from the model. Solves get fewer steps where ``deadline`` is near.
+    Solves get fewer steps where ``deadline`` is near.
     """
 
     request: Request
-    ingredients: Sequence[Ingredient]
-    stage_terms: Sequence[StageTerm]
     pilot: Pilot
-    rows: Dataset
-    simulated: bool
-    deadline: float = math.inf
+    ingredients: Sequence[Ingredient]
+    stages: Sequence[PlannedStage]
+    deadline: float
 
     @cached_property
     def _penalty(self) -> tuple[FloatArray, FloatArray] | None:
@@ -194,6 +171,11 @@ class Gathering:
         total, used = dataset.total_weight, dataset.sample_weight
         scale = 1.0 if used is None or dataset.has_counts else np.count_nonzero(used) / total
         return precision / total, precision / total * scale
+
+    @property
+    def _limits(self) -> list[LimitMoments]:
+        """The second stages with moments of their own."""
+        return [limit for limit in (stage.limit for stage in self.stages) if not isinstance(limit, int)]
 
     def _place(self, policy: Policy) -> int | None:
         laws = [part.law for part in self.ingredients]
@@ -212,7 +194,7 @@ class Gathering:
         enough = max(_FEWEST_COMPARED, piloting.UNADAPTED * len(theta))
         if enumerated:
             moments = self._enumerated()
-            if compare and not self.simulated and self.rows.n >= enough:
+            if compare and not self.pilot.simulated and self.pilot.samples.n >= enough:
                 moments = self._robust_if_needed(moments)
         elif self.pilot.effort.dense:
             moments = self._dense_means(inside=True)
@@ -244,10 +226,7 @@ class Gathering:
             probability,
         )
         basis, _ = whitening(moments.J)
-        limits = [term.limit.under_model() for term in self.stage_terms]
-        raw = moments.with_alone(
-            [term.name for term in self.stage_terms], [J for J, _ in limits], [K for _, K in limits]
-        )
+        raw = moments.with_alone([(str(limit.staged), *limit.under_model()) for limit in self._limits])
         projected = raw.projected(basis)
         return PilotMoments(
             criterion=Criterion(projected, LogDeterminant(basis.shape[1]), projected.information),
@@ -297,7 +276,7 @@ class Gathering:
 
     def _directed_means(self, directions: FloatArray | None) -> PilotMoments:
         """Means over samples on the solutions of a few directions: those named, or random ones."""
-        request, theta, rows, effort = self.request, self.pilot.theta, self.rows, self.pilot.effort
+        request, theta, rows, effort = self.request, self.pilot.theta, self.pilot.samples, self.pilot.effort
         chosen = directions
         if chosen is None:
             reference = self.ingredients[self.reference]
@@ -325,29 +304,29 @@ class Gathering:
 
     def _control(self) -> Control | None:
         """PL1, where there are more simulated samples than Hessians are taken of."""
-        place, few = self._place(PILOT_POLICY), self.pilot.effort.hessian_rows(self.rows.n)
-        if not self.simulated or place is None or few == self.rows.n:
+        place, few = self._place(PILOT_POLICY), self.pilot.effort.hessian_rows(self.pilot.samples.n)
+        if not self.pilot.simulated or place is None or few == self.pilot.samples.n:
             return None
         full = self._place(FULL)
         return Control(self.ingredients[place].problem, few, None if full is None else self.ingredients[full].problem)
 
     def _sampled(self, basis: FloatArray | None, *, inside: bool) -> SampledMoments:
         sampled = sampled_moments(
-            [*self.ingredients, *(replace(term, follows_model=inside) for term in self.stage_terms)],
+            [*self.ingredients, *(limit.scores(follows_model=inside) for limit in self._limits)],
             self.pilot.theta,
-            weight=self.rows.relative_weight,
+            weight=self.pilot.samples.relative_weight,
             basis=basis,
             random_state=self.request.random_state,
             inside=inside,
             control=self._control() if inside and basis is None else None,
         )
         full = self._place(FULL)
-        if inside and basis is None and full is not None and self.rows.relative_weight is None:
+        if inside and basis is None and full is not None and self.pilot.samples.relative_weight is None:
             breads = sampled.breads.copy()
-            for place, term in enumerate(self.stage_terms, len(self.ingredients)):
-                breads[sampled.part(place)] = term.limit.bread(breads[sampled.part(full)])
+            for place, limit in enumerate(self._limits, len(self.ingredients)):
+                breads[sampled.part(place)] = limit.bread(breads[sampled.part(full)])
             sampled = replace(sampled, breads=breads, squared=breads)
-        return sampled.controlled(full) if self.simulated and full is not None else sampled
+        return sampled.controlled(full) if self.pilot.simulated and full is not None else sampled
 
     def _means(
         self,
@@ -359,7 +338,7 @@ class Gathering:
         raw: MixtureMoments | None = None,
     ) -> PilotMoments:
         full = self._place(FULL)
-        simulated = " simulated" if self.simulated else ""
+        simulated = " simulated" if self.pilot.simulated else ""
         return PilotMoments(
             criterion=Criterion(sampled.moments, LogTrace(metric), sampled.moments.information),
             basis=basis,
@@ -368,8 +347,8 @@ class Gathering:
             full=full,
             kind=f"{MEAN.replace('covariance', self._what)} with I the information of "
             f"{self.ingredients[self.reference].name}",
-            method=f"means over {self.rows.n:,} samples{simulated} at the pilot's θ",
-            evaluations=self.rows.n * passes,
+            method=f"means over {self.pilot.samples.n:,} samples{simulated} at the pilot's θ",
+            evaluations=self.pilot.samples.n * passes,
             sampled=sampled,
             notes=(note,) if note else (),
         )

@@ -167,14 +167,16 @@ def evaluation_speed(model: Model, rows: Dataset) -> Line:
 
 @dataclass(frozen=True)
 class Pilot:
-    """θ̂, the samples it comes from, and its cost.
+    """θ̂, the samples ``rows`` it comes from, and its cost.
 
-    ``fewer`` are the samples that families are fitted to for their evaluations, and ``scaling`` is how many times as many
-    a fit to all samples takes.
+    ``samples`` are those that moments are taken over, and ``fewer`` those that families are fitted to for their
+    evaluations; ``scaling`` is how many times as many a fit to all samples takes.
     """
 
     theta: FloatArray
     rows: Dataset
+    samples: Dataset
+    simulated: bool  # the samples of the moments were drawn from the model
     converged: bool
     effort: Effort
     fewer: Dataset
@@ -184,28 +186,27 @@ class Pilot:
     separated: tuple[str, ...] = ()  # parameters whose optimum is at infinity for all samples
 
 
-def moment_rows(model: Model, pilot: Pilot, random_state: int, *, counted: bool) -> tuple[Dataset, bool]:
-    """The samples that moments are taken over, and whether they are simulated; ``counted``: the budget is in FLOPs.
+def moment_samples(request: Request, rows: Dataset, effort: Effort, theta: FloatArray) -> tuple[Dataset, bool]:
+    """The samples that moments are taken over, and whether they are simulated.
 
     Some of the pilot's where that is enough for a percent or two. Where the pilot had fewer than twenty samples for each
     parameter its own samples look better than they are (θ̂ has adapted to them, and PL1 looks better than maximum
     likelihood): then their values are simulated from the model at θ̂, given what it conditions on and, of importance
     weights, the weights.
     """
-    rows, most = pilot.rows, pilot.effort.moment_rows
+    model, most, counted = request.model, effort.moment_rows, request.target.flops is not None
     if rows.n < UNADAPTED * model.n_parameters:
-        seed = int(np.random.SeedSequence([random_state, 0x93]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([request.random_state, 0x93]).generate_state(1)[0])
         # As many as needed: simulated samples are not limited by the data. Where all have the same normaliser, many more
         # cost little.
-        plenty = pilot.effort.dense and not counted and math.isfinite(model.n_states) and not rows.has_missing
+        plenty = effort.dense and not counted and math.isfinite(model.n_states) and not rows.has_missing
         size = _SIMULATED_FACTOR * most if plenty else most
         with contextlib.suppress(ModelError):
-            return model.simulate(rows.subset(np.resize(np.arange(rows.n), size)), pilot.theta, seed), True
+            return model.simulate(rows.subset(np.resize(np.arange(rows.n), size)), theta, seed), True
     if rows.n <= most:
         return rows, False
-    return rows.subset(
-        np.sort(np.random.default_rng([random_state, 0x92]).choice(rows.n, most, replace=False))
-    ), False
+    chosen = np.random.default_rng([request.random_state, 0x92]).choice(rows.n, most, replace=False)
+    return rows.subset(np.sort(chosen)), False
 
 
 def run_pilot(request: Request) -> Pilot:
@@ -258,9 +259,9 @@ def run_pilot(request: Request) -> Pilot:
         request, rows, problem, theta, dense=effort.dense,
         seconds=math.inf if target.seconds is None else _SEPARATION_SHARE * target.seconds,
     )  # fmt: skip
-    return Pilot(
-        theta, rows, solution.converged, effort, fewer, steps, spent + before / _FEWER_FACTOR, scaling, separated
-    )
+    samples, simulated = moment_samples(request, rows, effort, theta)
+    spent += before / _FEWER_FACTOR
+    return Pilot(theta, rows, samples, simulated, solution.converged, effort, fewer, steps, spent, scaling, separated)
 
 
 def separated_samples(

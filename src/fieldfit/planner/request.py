@@ -12,7 +12,6 @@ import numpy as np
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
-from fieldfit.models.work import clock
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
@@ -66,22 +65,6 @@ class Target:
         """The budget, infinite where there is none."""
         given = self.flops if self.flops is not None else self.seconds
         return math.inf if given is None else given
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """How long a survey may take: until ``end`` of this thread's clock (`fieldfit.models.work.clock`).
-
-    That clock counts CPU seconds, so that other programs on the machine neither shorten a survey nor change its plan.
-    ``limit`` is how long that is in all, in words.
-    """
-
-    end: float
-    limit: str
-
-    def left(self) -> float:
-        """Seconds of this thread until then."""
-        return self.end - clock()
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,6 @@ class Survey:
     skipped: dict[str, SkippedError]
     moments: PilotMoments
     costs: FitCosts
-    simulated: bool  # the samples of the moments were drawn from the model
     pilot_flops: float  # of pilot and moments
     began: float  # when the survey began, by this thread's clock
 
@@ -103,7 +102,7 @@ class Survey:
         penalty, none has a smaller squared error under the penalty's prior (van Trees). Importance weights of the data may
         depend on the values of their samples.
         """
-        dependent = self.weighted and not self.simulated
+        dependent = self.weighted and not self.pilot.simulated
         return not (self.moments.full is None or self.moments.robust or dependent)
 
     @property
@@ -126,7 +125,7 @@ class Survey:
             notes.append("The comparison includes the penalty: squared error when θ has the prior N(0, σ²).")
         if self.weighted:
             told = "The values of the pilot's samples are simulated, and weights are treated as independent of them."
-            notes.append("Importance weights enter bread and meat." + (f" {told}" if self.simulated else ""))
+            notes.append("Importance weights enter bread and meat." + (f" {told}" if self.pilot.simulated else ""))
         for name, skipped in self.skipped.items():
             if skipped.usable:
                 notes.append(str(skipped))
@@ -247,7 +246,7 @@ class Survey:
         refined: RefinedTerm | None = None,
     ) -> Candidate:
         """A policy with these λ and β, or a first stage with these λ and its second stage."""
-        if self.simulated and self.is_bounded:
+        if self.pilot.simulated and self.is_bounded:
             value = max(value, 0.0)  # what simulated samples of the model have below 1 is noise
         if refined is None:
             cost = self.costs.of(lam)

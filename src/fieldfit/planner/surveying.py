@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
-from fieldfit.data.dataset import Dataset
 from fieldfit.models.work import clock
 from fieldfit.objective import has_cheap_hessian
 from fieldfit.planner.calibration import Calibration
 from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.ingredients import AFTER_MOMENTS, Builder, Ingredient, PolicyTerms, placed, split_policy
-from fieldfit.planner.moments import Gathering, StageTerm, can_enumerate
-from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY, SURVEY_FLOPS, Pilot, moment_rows, run_pilot
-from fieldfit.planner.request import NO_EFFICIENCY, Allowance, Request
+from fieldfit.planner.moments import Gathering, can_enumerate
+from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY, SURVEY_FLOPS, Pilot, run_pilot
+from fieldfit.planner.request import NO_EFFICIENCY, Request
 from fieldfit.planner.survey import RefinedTerm, Survey
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
@@ -50,27 +48,29 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     pilot = run_pilot(request)
     if pilot.separated and request.staged:
         raise FieldfitError(f"'{request.staged[0]}' cannot be compared. {refused_second_stage(pilot.separated)}")
-    ground = Ground.of(request, pilot, began)
     compared, asked, laws = laws_of(request, pilot)
-    builder = ground.builder()
-    builder.n_laws = len(laws)
-    stages, reasons = list[PlannedStage](), dict[str, SkippedError]()
-    ground.plan_early(builder, laws, stages, reasons)
+    builder, spent = new_builder(request, pilot, began, len(laws))
+    flops, n, dataset = builder.flops, pilot.samples.n, request.dataset
+    stages = early_stages(builder, laws)
     ingredients = builder.build(laws)
     refuse_skipped(request, asked, builder.skipped)
-    work = MomentWork.of(ground, builder, ingredients)
-    ground.plan_stages(builder, ingredients, stages, reasons, work.flops_left)
+    # FLOPs of a sample in all ingredients; those with the same mean over Z count once.
+    each = sum({id(part.problem): part.flops for part in ingredients}.values())
+    means = 2.0 * request.model.n_parameters * n * each
+    flops -= means if builder.states is None else builder.counted_passes * n * each
+    stages += later_stages(builder, ingredients, stages, flops)
+    stage_flops = sum(stage.flops for stage in stages)
     expect(builder.reserved + AFTER_MOMENTS)
-    moments = ground.gathering(ingredients, stages).gather(
-        enumerated=builder.states is not None,
-        compare=work.means <= min(builder.flops, work.flops_left - sum(stage.flops for stage in stages)),
+    deadline = math.inf if request.target.seconds is None else builder.began + builder.part(_SOLVES_SHARE)
+    moments = Gathering(request, pilot, ingredients, stages, deadline).gather(
+        enumerated=builder.states is not None, compare=means <= min(builder.flops, flops - stage_flops)
     )
     expect(AFTER_MOMENTS)
     if moments.raw is not None:
         ingredients = [
             counted_steps(part, place, moments.raw, request, pilot) for place, part in enumerate(ingredients)
         ]
-    dataset, evaluations = request.dataset, max(1, pilot.steps.times(pilot.scaling).count)
+    evaluations = max(1, pilot.steps.times(pilot.scaling).count)
     costs = FitCosts(ingredients, dataset.n, dataset.n_copies, evaluations, rates, request.reading, request.shards)
     return Survey(
         request=request,
@@ -79,11 +79,10 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         pilot=pilot,
         ingredients=ingredients,
         refined=[] if moments.raw is None else refined_terms(stages, moments.raw, costs),
-        skipped=builder.skipped | reasons,
+        skipped=builder.skipped,
         moments=moments,
         costs=costs,
-        simulated=ground.simulated,
-        pilot_flops=ground.spent + moments.evaluations * work.each + sum(stage.flops for stage in stages),
+        pilot_flops=spent + moments.evaluations * each + stage_flops,
         began=began,
     )
 
@@ -108,137 +107,83 @@ def refuse_skipped(request: Request, asked: Sequence[Law], skipped: Mapping[str,
         raise FieldfitError(NO_EFFICIENCY)
 
 
-@dataclass(frozen=True)
-class Ground:
-    """What a survey begins with after its pilot: the samples of the moments, and the time and FLOPs that are left."""
+def new_builder(request: Request, pilot: Pilot, began: float, n_laws: int) -> tuple[Builder, float]:
+    """What compiles ``n_laws`` laws after a pilot that ``began`` at this time, and the FLOPs that the pilot has taken.
 
-    request: Request
-    pilot: Pilot
-    rows: Dataset
-    simulated: bool  # the samples were drawn from the model
-    allowance: Allowance
-    began: float  # when the pilot had ended, by this thread's clock
-    each: float  # FLOPs of PL1 for one sample
-    spent: float  # FLOPs of the pilot
-
-    @classmethod
-    def of(cls, request: Request, pilot: Pilot, began: float) -> Ground:
-        """After a pilot that ``began`` at this time."""
-        model, target = request.model, request.target
-        rows, simulated = moment_rows(model, pilot, request.random_state, counted=target.flops is not None)
-        each = model.sample_flops(PILOT_POLICY.bind(model.structure(rows)), rows)
-        now = clock()
-        allowance = Allowance(now + _UNHURRIED_SECONDS, f"the {_UNHURRIED_SECONDS:g} s for variances")
-        if target.seconds is not None:
-            share = SURVEY * target.seconds
-            told = f"the {share:.2g} s for reading, pilot and variances ({SURVEY:.0%} of the budget)"
-            allowance = Allowance(began + max(share - request.reading, 0.0), told)
-        return cls(request, pilot, rows, simulated, allowance, now, each, pilot.spent * pilot.rows.n * each)
-
-    @property
-    def flops(self) -> float:
-        """FLOPs that are left for moments."""
-        flops = self.request.target.flops
-        return math.inf if flops is None else SURVEY_FLOPS * flops - self.spent
-
-    def part(self, share: float) -> float:
-        """A share of the seconds from the end of the pilot to the end of the survey."""
-        return share * (self.allowance.end - self.began)
-
-    def builder(self) -> Builder:
-        """Compiles laws; with sums over all states where these are few, and take at most half of the FLOPs."""
-        model, rows = self.request.model, self.rows
-        states = model.n_states if can_enumerate(model, rows) else None
-        builder = Builder(
-            self.request, rows, self.pilot, states, self.allowance, self.flops, simulated=self.simulated
-        )
-        if self.request.policies is None and builder.counted_passes * rows.n * self.each > self.flops / 2:
-            builder.states = None
-        return builder
-
-    @property
-    def _has_stages(self) -> bool:
-        """Whether second stages are compared although none was requested."""
-        return self.request.policies is None and self.pilot.effort.dense and not self.pilot.separated
-
-    def plan_early(
-        self,
-        builder: Builder,
-        laws: Sequence[Law],
-        stages: list[PlannedStage],
-        reasons: dict[str, SkippedError],
-    ) -> None:
-        """Plan second stages that need PL1 alone before the other families.
-
-        Those could take all of the time, and this is often the best of all.
-        """
-        if self._has_stages:
-            ingredients = builder.build([law for law in laws if law in PILOT_POLICY.laws])
-            until = clock() + _EARLY_STAGES_SHARE * (self.allowance.left() - builder.reserved)
-            setting = self._setting(ingredients, stages, lambda: until - clock(), _EARLY_STAGES_SHARE * builder.flops)
-            stages += usual_stages(PILOT_POLICY, (), setting, reasons, early=True)
-            builder.flops -= sum(stage.flops for stage in stages)
-
-    def plan_stages(
-        self,
-        builder: Builder,
-        ingredients: Sequence[Ingredient],
-        stages: list[PlannedStage],
-        reasons: dict[str, SkippedError],
-        flops: float,
-    ) -> None:
-        """Plan the second stages that were requested, or the usual ones that are not planned yet."""
-        later = builder.reserved + self.part(_AFTER_STAGES_SHARE)
-        setting = self._setting(ingredients, stages, lambda: self.allowance.left() - later, flops)
-        stages += [staged.second.plan(staged.first, setting) for staged in self.request.staged]
-        if self._has_stages:
-            parts = [part.law for part in ingredients if part.noise is Noise.TOGETHER][:1]
-            starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _START_SHARES)]
-            stages += usual_stages(PILOT_POLICY, starts, setting, reasons, early=False)
-
-    def _setting(
-        self,
-        ingredients: Sequence[Ingredient],
-        stages: Sequence[PlannedStage],
-        seconds_left: Callable[[], float],
-        flops: float,
-    ) -> PlanSetting:
-        """Where second stages are planned, within a time and a number of FLOPs for all ``stages`` so far and to come."""
-        return PlanSetting(
-            model=self.request.model,
-            rows=self.rows,
-            observed=self.pilot.rows,
-            theta=self.pilot.theta,
-            terms=ingredients,
-            random_state=self.request.random_state,
-            precision=self.request.precision,
-            asked=self.request.policies is not None,
-            seconds_left=seconds_left,
-            flops_left=lambda: flops - sum(stage.flops for stage in stages),
-        )
-
-    def gathering(self, ingredients: Sequence[Ingredient], stages: Sequence[PlannedStage]) -> Gathering:
-        """Takes the moments of ingredients and of stages that have moments of their own."""
-        limits = [(str(stage.staged), stage.limit) for stage in stages]
-        terms = [StageTerm(name, limit) for name, limit in limits if not isinstance(limit, int)]
-        deadline = math.inf if self.request.target.seconds is None else self.began + self.part(_SOLVES_SHARE)
-        return Gathering(self.request, ingredients, terms, self.pilot, self.rows, self.simulated, deadline)
+    Moments are sums over all states where these are few, and take at most half of the FLOPs.
+    """
+    model, target, samples = request.model, request.target, pilot.samples
+    each = model.sample_flops(PILOT_POLICY.bind(model.structure(samples)), samples)
+    spent = pilot.spent * pilot.rows.n * each
+    flops = math.inf if target.flops is None else SURVEY_FLOPS * target.flops - spent
+    end, limit = clock() + _UNHURRIED_SECONDS, f"the {_UNHURRIED_SECONDS:g} s for variances"
+    if target.seconds is not None:
+        share = SURVEY * target.seconds
+        limit = f"the {share:.2g} s for reading, pilot and variances ({SURVEY:.0%} of the budget)"
+        end = began + max(share - request.reading, 0.0)
+    states = model.n_states if can_enumerate(model, samples) else None
+    builder = Builder(request, pilot, states, end, limit, flops, n_laws)
+    if request.policies is None and builder.counted_passes * samples.n * each > flops / 2:
+        builder.states = None
+    return builder, spent
 
 
-class MomentWork(NamedTuple):
-    """FLOPs of the moments of all ingredients."""
+def has_usual_stages(builder: Builder) -> bool:
+    """Whether second stages are compared although none was requested."""
+    pilot = builder.pilot
+    return builder.request.policies is None and pilot.effort.dense and not pilot.separated
 
-    each: float  # of a sample in all ingredients; those with the same mean over Z count once
-    means: float  # of moments as means over samples
-    flops_left: float  # after the moments, for second stages
 
-    @classmethod
-    def of(cls, ground: Ground, builder: Builder, ingredients: Sequence[Ingredient]) -> MomentWork:
-        """Of ingredients that are compiled."""
-        each, n = sum({id(part.problem): part.flops for part in ingredients}.values()), ground.rows.n
-        means = 2.0 * ground.request.model.n_parameters * n * each
-        taken = means if builder.states is None else builder.counted_passes * n * each
-        return cls(each, means, ground.flops - taken)
+def early_stages(builder: Builder, laws: Sequence[Law]) -> list[PlannedStage]:
+    """The second stages that need PL1 alone, before the other families.
+
+    Those could take all of the time, and this is often the best of all.
+    """
+    stages = list[PlannedStage]()
+    if has_usual_stages(builder):
+        ingredients = builder.build([law for law in laws if law in PILOT_POLICY.laws])
+        until, flops = clock() + _EARLY_STAGES_SHARE * builder.left(), _EARLY_STAGES_SHARE * builder.flops
+        setting = stage_setting(builder, ingredients, stages, lambda: until - clock(), flops)
+        stages += usual_stages(PILOT_POLICY, (), setting, builder.skipped, early=True)
+        builder.flops -= sum(stage.flops for stage in stages)
+    return stages
+
+
+def later_stages(
+    builder: Builder, ingredients: Sequence[Ingredient], known: Sequence[PlannedStage], flops: float
+) -> list[PlannedStage]:
+    """The second stages that were requested, or the usual ones that are not ``known`` yet."""
+    later, stages = builder.part(_AFTER_STAGES_SHARE), list(known)
+    setting = stage_setting(builder, ingredients, stages, lambda: builder.left() - later, flops)
+    stages += [staged.second.plan(staged.first, setting) for staged in builder.request.staged]
+    if has_usual_stages(builder):
+        parts = [part.law for part in ingredients if part.noise is Noise.TOGETHER][:1]
+        starts = [PILOT_POLICY, *(Policy((law.at(share, 1.0),)) for law in parts for share in _START_SHARES)]
+        stages += usual_stages(PILOT_POLICY, starts, setting, builder.skipped, early=False)
+    return stages[len(known) :]
+
+
+def stage_setting(
+    builder: Builder,
+    ingredients: Sequence[Ingredient],
+    stages: Sequence[PlannedStage],
+    seconds_left: Callable[[], float],
+    flops: float,
+) -> PlanSetting:
+    """Where second stages are planned, within a time and a number of FLOPs for all ``stages`` so far and to come."""
+    request, pilot = builder.request, builder.pilot
+    return PlanSetting(
+        model=request.model,
+        rows=pilot.samples,
+        observed=pilot.rows,
+        theta=pilot.theta,
+        terms=ingredients,
+        random_state=request.random_state,
+        precision=request.precision,
+        asked=request.policies is not None,
+        seconds_left=seconds_left,
+        flops_left=lambda: flops - sum(stage.flops for stage in stages),
+    )
 
 
 def refined_terms(stages: Sequence[PlannedStage], moments: MixtureMoments, costs: FitCosts) -> list[RefinedTerm]:

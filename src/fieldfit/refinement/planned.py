@@ -18,7 +18,7 @@ from fieldfit.refinement.second_stage import second_stages
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.variance.sampled_moments import MomentPart
+from fieldfit.variance.sampled_moments import SampledTerm
 
 #: Fixed seconds of a second stage, besides its steps and its weights.
 STAGE_SECONDS = 0.004
@@ -95,10 +95,14 @@ class StageWork:
 class LimitMoments(Protocol):
     """The variance of an estimate that is no term of the plan, from estimating functions of its own."""
 
+    @property
+    def staged(self) -> Staged:
+        """The estimator with both stages."""
+
     def under_model(self) -> tuple[FloatArray, FloatArray]:
         """Their bread and meat under the model, in all coordinates."""
 
-    def scores(self, *, follows_model: bool) -> MomentPart:
+    def scores(self, *, follows_model: bool) -> SampledTerm:
         """They themselves on the plan's samples, which follow the model or do not."""
 
     def bread(self, full: FloatArray) -> FloatArray:

@@ -18,6 +18,7 @@ import numpy as np
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock, least_seconds
+from fieldfit.policies.laws.base import Noise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.refinement.acceptance import jackknife_products, seems_worse
@@ -47,13 +48,25 @@ _timed = partial(least_seconds, repeats=2, long=0.05)
 
 @dataclass(frozen=True)
 class ConditionScores(WeightedConditions):
-    """The estimating functions A g_i of moment conditions g on some samples, as the moments take them.
+    """The estimating functions A g_i of moment conditions g on some samples, as a term of the moments: alone.
 
     ``bread`` is A E ∂g/∂θ under the model, or None where the samples do not follow it. Large weights that nearly cancel
     make its mean over a thousand samples noisy.
     """
 
     bread: FloatArray | None = None
+    name: str = ""
+    noise: Noise = Noise.TOGETHER
+    scale: float = 1.0
+
+    @property
+    def problem(self) -> ConditionScores:
+        """They themselves: nothing is drawn."""
+        return self
+
+    def drawn(self, seed: int) -> ConditionScores:
+        """The same."""
+        return self
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """A ∂Σ_i w_i g_i/∂θ, its symmetric part: to first order the rest leaves the size of the variance as it is."""
@@ -129,7 +142,7 @@ class PlannedConditions:
     def scores(self, *, follows_model: bool) -> ConditionScores:
         """A g_i on the plan's samples."""
         bread = -self.weights.matrix @ self.moments.K if follows_model else None
-        return ConditionScores(self.samples, self.weights.matrix, bread=bread)
+        return ConditionScores(self.samples, self.weights.matrix, bread=bread, name=str(self.staged))
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """Computing weights, and a few sums over all samples, timed on the plan's."""

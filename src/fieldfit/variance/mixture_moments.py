@@ -93,23 +93,16 @@ class MixtureMoments:
         """Bread (f, …) and meat (f, f, …) of data with the drawn Z: all noise is in K, and every λ is 1."""
         return cls(tuple(names), bread, meat, np.zeros_like(bread), np.zeros_like(bread))
 
-    def with_alone(self, names: Sequence[str], J: Sequence[FloatArray], K: Sequence[FloatArray]) -> MixtureMoments:
-        """With further terms that use all samples and are mixed with no other."""
-        if not names:
-            return self
-        before, r = self.count, self.J.shape[-1]
-        cross = np.zeros((before + len(names),) * 2 + (r, r))
-        cross[:before, :before] = self.K
-        for place, meat in enumerate(K, before):
-            cross[place, place] = meat
-        none = np.zeros((len(names), r, r))
-        return MixtureMoments(
-            (*self.names, *names),
-            np.concatenate([self.J, np.stack(J)]),
-            cross,
-            np.concatenate([self.N, none]),
-            np.concatenate([self.O, none]),
-        )
+    def with_alone(self, terms: Sequence[tuple[str, FloatArray, FloatArray]]) -> MixtureMoments:
+        """With further terms (name, J, K) that use all samples and are mixed with no other."""
+        before, r, none = self.count, self.J.shape[-1], np.zeros((len(terms), *self.J.shape[1:]))
+        K = np.zeros((before + len(terms),) * 2 + (r, r))
+        K[:before, :before] = self.K
+        for place, (_, _, meat) in enumerate(terms, before):
+            K[place, place] = meat
+        names = (*self.names, *(name for name, _, _ in terms))
+        J = np.stack([*self.J, *(bread for _, bread, _ in terms)])
+        return MixtureMoments(names, J, K, np.concatenate([self.N, none]), np.concatenate([self.O, none]))
 
     @classmethod
     def from_mixtures(
