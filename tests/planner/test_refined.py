@@ -11,9 +11,9 @@ from fieldfit.inference import programs
 from fieldfit.planner import moments as gathering
 from fieldfit.planner.candidates import Candidate, Origin, choose
 from fieldfit.planner.convergence import steps_of, usual_steps
+from fieldfit.planner.planning import counted_steps
 from fieldfit.planner.request import Target
 from fieldfit.planner.survey import Survey
-from fieldfit.planner.surveying import counted_steps
 from fieldfit.refinement import planned_conditions
 from fieldfit.refinement.expansion import ExpandedObjective
 from fieldfit.types import FieldfitError

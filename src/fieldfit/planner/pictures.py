@@ -1,4 +1,4 @@
-"""The pictures and the page of a plan."""
+"""The table, the pictures and the page of a plan."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 
 from fieldfit.planner.candidates import BETTER_VARIANCE
 from fieldfit.planner.ingredients import mixture_text
+from fieldfit.planner.pilot import FULL, PILOT_POLICY
 from fieldfit.planner.search import least_at
 from fieldfit.report.frontier import FrontierPoint, draw_frontier
 from fieldfit.report.frontier_chart import MixtureTable, add_frontier
 from fieldfit.report.page import Page
 from fieldfit.report.panels import Level, Panel, Series, draw_panels
 from fieldfit.report.provenance import add_citation, add_versions
+from fieldfit.report.table import PlainTable
 from fieldfit.threads import one_blas_thread
 
 if TYPE_CHECKING:
@@ -26,12 +28,79 @@ if TYPE_CHECKING:
     from fieldfit.planner.result import Plan
     from fieldfit.planner.survey import Survey
 
+#: Relative standard error from which on the table shows it: differences of half a percent count.
+_SHOWN_ERROR = 2.5e-3
 #: Panels beside each other.
 _PANELS_ACROSS = 2
 #: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
 _LAMS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 _BETAS = tuple(k / 10 for k in range(11))
 _MOST_TABLES, _LARGEST_LOG_VARIANCE = 4, 20.0
+
+
+def plain_table(plan: Plan, most: int | None = None) -> PlainTable:
+    """Return the table for terminals and pages.
+
+    Parameters
+    ----------
+    most : int or None, default: None
+        Largest number of rows. Policies on the frontier come first. None: all.
+
+    Returns
+    -------
+    PlainTable
+
+    Examples
+    --------
+    %(example)s
+    >>> plan.plain_table(1).columns
+    ('policy', 'time', 'FLOPs', 'variance', 'why')
+    """
+    shown = list(plan.candidates)
+    if most is not None and len(shown) > most:
+        plain = (plan.best, str(PILOT_POLICY), str(FULL))
+        ranked = sorted(
+            shown, key=lambda policy: (policy.policy not in plain, not policy.on_frontier, policy.variance)
+        )
+        chosen = {policy.policy for policy in ranked[:most]}
+        shown = [policy for policy in shown if policy.policy in chosen]
+    noisy = any(policy.error >= _SHOWN_ERROR for policy in shown)
+    rows = tuple(
+        (
+            ("→ " if policy.policy == plan.best else "• " if policy.on_frontier else "  ") + policy.policy,
+            format_seconds(policy.seconds),
+            f"{policy.flops:.2e}",
+            policy.variance if math.isfinite(policy.variance) else None,
+            *((policy.variance * policy.error if policy.error > 1e-6 else None,) if noisy else ()),
+            policy.why,
+        )
+        for policy in shown
+    )
+    relative = plan.relative
+    note = (
+        f"→ recommended, • on the frontier. Variance relative to {relative} ({plan.kind}); time of a whole fit on an "
+        "idle machine."
+    )
+    if noisy:
+        note += " ± is its standard error: differences of less than two of them are noise."
+    if len(shown) < len(plan.candidates):
+        count = len(plan.candidates)
+        note += (
+            f" Shown are {len(shown)} of the {count} policies compared; plan.table has all (on the command line: "
+            f"--rows {count}, or --json)."
+        )
+    title = f"Plan for {plan.survey.request.model.kind}: {plan.n:,} samples, {len(plan.theta):,} parameters"
+    columns = ("policy", "time", "FLOPs", "variance", *(("±",) if noisy else ()), "why")
+    return PlainTable(title, columns, rows, note, ("", "", "", ".4g", *((".1g",) if noisy else ()), ""))
+
+
+def format_seconds(value: float) -> str:
+    """Seconds with a unit that suits their size."""
+    if not math.isfinite(value):
+        return "–"
+    if value < 1:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} s" if value < 120 else f"{value / 60:.3g} min"
 
 
 def variance_against_lam(plan: Plan) -> pd.DataFrame:

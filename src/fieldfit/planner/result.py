@@ -8,16 +8,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fieldfit.docstrings import filled
-from fieldfit.planner.candidates import BETTER_VARIANCE, Candidate
-from fieldfit.planner.pictures import plot, plot_lam, to_html, variance_against_lam
+from fieldfit.planner.candidates import BETTER_VARIANCE, Candidate, choose, thinned
+from fieldfit.planner.pictures import format_seconds, plain_table, plot, plot_lam, to_html, variance_against_lam
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Edge
 from fieldfit.planner.survey import Survey
-from fieldfit.report.table import PlainTable
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Plain
+from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
+from fieldfit.variance.separation import infinite_optimum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,8 +35,6 @@ _EXAMPLE = """\
 >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])"""
 #: Relative difference from the reference that is not written.
 _EQUAL_VARIANCE = 5e-5
-#: Relative standard error from which on the table shows it: differences of half a percent count.
-_SHOWN_ERROR = 2.5e-3
 
 
 @filled({"example": _EXAMPLE})
@@ -143,8 +144,6 @@ class Plan:
         >>> plan.within(flops=1e7).unit
         'flops'
         """
-        from fieldfit.planner.planning import recommend
-
         target = replace(Target.of(budget, flops, efficiency), pilot_spent=True)
         with one_blas_thread():
             return recommend(replace(self.survey, target=target))
@@ -211,63 +210,75 @@ class Plan:
         Fit '...
         """
         best = self.best_candidate
-        lines = [self.caution] if self.caution else []
-        lines.append(f"Fit '{best.policy}': {self.reason}.")
-        relative = self.relative
-        what = "squared error" if self.squared_error else "variance"
-        accuracy = f"its {what} is {best.variance:.4g} times that of {relative}"
-        if abs(best.variance - 1) < _EQUAL_VARIANCE:
-            accuracy = f"its {what} is that of {relative}"
-        if best.policy == self.reference:
-            accuracy = f"it is the reference of the comparison ({relative})"
-        lines.append(
-            f"It costs about {self._cost_text(best.cost)} and {accuracy}"
-            + (f" (± {100 * best.error:.2g}% from the pilot's sample)." if best.error > 1e-6 else ".")
-        )
-        compared = f"none of the {len(self.candidates)} policies compared is"
-        if best.second_stage:
-            lines.append(best.second_stage)
-        elif best.policy == str(PILOT_POLICY):
-            missing = self.survey.not_compared
-            among, left = (
-                ("here", "") if not missing else ("of those compared", f" Not compared: {', '.join(missing)}.")
-            )
-            lines.append(
-                f"Plain pseudo-likelihood is the best choice {among}: no mixture is more accurate at this cost.{left}"
-            )
-        elif best.policy == str(FULL):
-            lines.append(
-                f"Plain maximum likelihood is the best choice here: {compared} clearly more accurate"
-                + (", and it is within the budget." if math.isfinite(self.budget) else ".")
-            )
+        lines = [self.caution, f"Fit '{best.policy}': {self.reason}.", self._accuracy_line(), self._choice_line()]
         least = min(policy.variance for policy in self.candidates)
         if self._least is not None and least < self._least * (1 - BETTER_VARIANCE):
             lines.append(
                 f"Variances below {self._least:g} come from the pilot's samples: where the model is right, no estimator "
                 "is more accurate than maximum likelihood."
             )
-        better = self.next_better
-        if better is not None:
-            ratio = better.cost / best.cost
-            times = "about the same cost" if ratio < 1.05 else f"{ratio:.3g} times as much"
-            cost = f"{better.variance:.4g} for about {self._cost_text(better.cost)}, {times}"
-            lines.append(f"The next more accurate policy is '{better.policy}': {cost}.")
-        elif best.policy != str(FULL):
-            lines.append(f"{compared.capitalize()} clearly more accurate at a higher cost.")
-        if math.isfinite(self.budget):
-            budget = f"of the budget of {self._cost_text(self.budget)}"
-            used = f"The pilot has used {self._cost_text(self.spent)} {budget}."
-            share = SURVEY * self.budget
-            if self.unit == "seconds" and self.spent > share:
-                used = f"{used[:-1]}, more than its share of {self._cost_text(share)}."
-            lines.append(used if self.spent else f"The pilot's cost is already spent: all {budget} is for the fit.")
-        pilot, count = f"{self.survey.pilot.rows.n:,} samples", self.best_candidate.evaluations
-        account = f"setting up + the work of {count:.0f} evaluations, as much as a fit to at most {pilot} took"
+        lines += [self._next_line(), self._budget_line()]
+        pilot = f"{self.survey.pilot.rows.n:,} samples"
+        account = (
+            f"setting up + the work of {best.evaluations:.0f} evaluations, as much as a fit to at most {pilot} took"
+        )
         if self.unit == "flops":
             account = f"{self.evaluations} evaluations, as many as the pilot on {pilot}"
         accuracy = f"{self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples"
         lines.append(f"Variance: {accuracy}. Cost: {account}.")
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*filter(None, lines), *self.notes])
+
+    def _accuracy_line(self) -> str:
+        """What the recommended policy costs, and its variance."""
+        best, what = self.best_candidate, "squared error" if self.squared_error else "variance"
+        accuracy = f"its {what} is {best.variance:.4g} times that of {self.relative}"
+        if abs(best.variance - 1) < _EQUAL_VARIANCE:
+            accuracy = f"its {what} is that of {self.relative}"
+        if best.policy == self.reference:
+            accuracy = f"it is the reference of the comparison ({self.relative})"
+        error = f" (± {100 * best.error:.2g}% from the pilot's sample)" if best.error > 1e-6 else ""
+        return f"It costs about {self._cost_text(best.cost)} and {accuracy}{error}."
+
+    @property
+    def _none_is(self) -> str:
+        return f"none of the {len(self.candidates)} policies compared is clearly more accurate"
+
+    def _choice_line(self) -> str:
+        """What a second stage does, or why a plain policy is the best choice."""
+        best = self.best_candidate
+        if best.second_stage:
+            return best.second_stage
+        if best.policy == str(PILOT_POLICY):
+            missing = self.survey.not_compared
+            among, left = ("of those compared", f" Not compared: {', '.join(missing)}.") if missing else ("here", "")
+            return (
+                f"Plain pseudo-likelihood is the best choice {among}: no mixture is more accurate at this cost.{left}"
+            )
+        if best.policy == str(FULL):
+            within = ", and it is within the budget" if math.isfinite(self.budget) else ""
+            return f"Plain maximum likelihood is the best choice here: {self._none_is}{within}."
+        return ""
+
+    def _next_line(self) -> str:
+        """The next more accurate policy."""
+        best, better = self.best_candidate, self.next_better
+        if better is None:
+            return "" if best.policy == str(FULL) else f"{self._none_is.capitalize()} at a higher cost."
+        ratio = better.cost / best.cost
+        times = "about the same cost" if ratio < 1.05 else f"{ratio:.3g} times as much"
+        cost = f"{better.variance:.4g} for about {self._cost_text(better.cost)}, {times}"
+        return f"The next more accurate policy is '{better.policy}': {cost}."
+
+    def _budget_line(self) -> str:
+        """What the pilot has used of the budget."""
+        if math.isinf(self.budget):
+            return ""
+        budget, share = f"of the budget of {self._cost_text(self.budget)}", SURVEY * self.budget
+        if not self.spent:
+            return f"The pilot's cost is already spent: all {budget} is for the fit."
+        over = self.unit == "seconds" and self.spent > share
+        more = f", more than its share of {self._cost_text(share)}" if over else ""
+        return f"The pilot has used {self._cost_text(self.spent)} {budget}{more}."
 
     def __str__(self) -> str:
         return self.explain()
@@ -284,61 +295,7 @@ class Plan:
         """A cost with its unit."""
         return format_seconds(value) if self.unit == "seconds" else f"{value:.3g} FLOPs"
 
-    def plain_table(self, most: int | None = None) -> PlainTable:
-        """Return the table for terminals and pages.
-
-        Parameters
-        ----------
-        most : int or None, default: None
-            Largest number of rows. Policies on the frontier come first. None: all.
-
-        Returns
-        -------
-        PlainTable
-
-        Examples
-        --------
-        %(example)s
-        >>> plan.plain_table(1).columns
-        ('policy', 'time', 'FLOPs', 'variance', 'why')
-        """
-        shown = list(self.candidates)
-        if most is not None and len(shown) > most:
-            plain = (self.best, str(PILOT_POLICY), str(FULL))
-            ranked = sorted(
-                shown, key=lambda policy: (policy.policy not in plain, not policy.on_frontier, policy.variance)
-            )
-            chosen = {policy.policy for policy in ranked[:most]}
-            shown = [policy for policy in shown if policy.policy in chosen]
-        noisy = any(policy.error >= _SHOWN_ERROR for policy in shown)
-        rows = tuple(
-            (
-                ("→ " if policy.policy == self.best else "• " if policy.on_frontier else "  ") + policy.policy,
-                format_seconds(policy.seconds),
-                f"{policy.flops:.2e}",
-                policy.variance if math.isfinite(policy.variance) else None,
-                *((policy.variance * policy.error if policy.error > 1e-6 else None,) if noisy else ()),
-                policy.why,
-            )
-            for policy in shown
-        )
-        relative = self.relative
-        note = (
-            f"→ recommended, • on the frontier. Variance relative to {relative} ({self.kind}); time of a whole fit on an "
-            "idle machine."
-        )
-        if noisy:
-            note += " ± is its standard error: differences of less than two of them are noise."
-        if len(shown) < len(self.candidates):
-            count = len(self.candidates)
-            note += (
-                f" Shown are {len(shown)} of the {count} policies compared; plan.table has all (on the command line: "
-                f"--rows {count}, or --json)."
-            )
-        title = f"Plan for {self.survey.request.model.kind}: {self.n:,} samples, {len(self.theta):,} parameters"
-        columns = ("policy", "time", "FLOPs", "variance", *(("±",) if noisy else ()), "why")
-        return PlainTable(title, columns, rows, note, ("", "", "", ".4g", *((".1g",) if noisy else ()), ""))
-
+    plain_table = plain_table
     variance_against_lam = variance_against_lam
     plot_lam = plot_lam
     plot = plot
@@ -382,10 +339,55 @@ class Plan:
         }
 
 
-def format_seconds(value: float) -> str:
-    """Seconds with a unit that suits their size."""
-    if not math.isfinite(value):
-        return "–"
-    if value < 1:
-        return f"{1000 * value:.3g} ms"
-    return f"{value:.3g} s" if value < 120 else f"{value / 60:.3g} min"
+def recommend(survey: Survey) -> Plan:
+    """The best that the survey's target allows."""
+    request, moments, target = survey.request, survey.moments, survey.target
+    candidates = survey.candidates()
+    if survey.asked is None:
+        candidates = thinned(candidates)
+    spent = survey.spent()
+    candidates = [replace(policy, affordable=policy.cost <= target.limit - spent) for policy in candidates]
+    # A penalty determines what the samples do not.
+    penalised = request.precision is not None and bool(np.all(request.precision > 0))
+    needed = 0 if penalised else request.model.n_parameters
+    best, reason = choose(candidates, target, needed, survey.floor)
+    return Plan(
+        survey=survey,
+        candidates=tuple(candidates),
+        best_candidate=best,
+        reason=reason,
+        unit=target.unit,
+        budget=target.limit,
+        spent=spent,
+        reference=survey.reference,
+        relative="maximum likelihood" if moments.full is not None else survey.reference,
+        kind=moments.kind,
+        method=moments.method,
+        n=survey.n,
+        evaluations=survey.costs.evaluations,
+        theta=survey.pilot.theta,
+        notes=survey.notes(),
+        caution=_caution(survey, best, penalised),
+        squared_error=moments.criterion.penalty is not None and request.functionals is None,
+        floor=1.0 if survey.is_bounded else None,
+    )
+
+
+def _caution(survey: Survey, best: Candidate, penalised: bool) -> str:
+    """What is said before the recommendation: few samples, and data that separate."""
+    cautions, parameters = list[str](), survey.request.model.n_parameters
+    if best.samples < ENOUGH_FOR_PARAMETER * parameters:
+        used = f"'{best.policy}' uses about {best.samples:.0f} of {survey.n:,} samples"
+        if best.samples >= survey.n:
+            used = f"there are {survey.n:,} samples"
+        told = "Variances are those of large samples; the real error is probably larger."
+        if penalised:
+            told = "The penalty determines what the samples do not; the comparison assumes that its prior is right."
+        cautions.append(f"{used}, fewer than {ENOUGH_FOR_PARAMETER} for each of the {parameters} parameters. {told}")
+    if survey.pilot.separated:
+        told = "Variances are those where the pilot's optimiser stopped, and second stages are not compared: a fit refuses"
+        cautions.append(
+            f"{infinite_optimum(survey.pilot.separated)} {told} them without a finite first estimate. Give a penalty "
+            "(sigma2), or fix or drop these parameters."
+        )
+    return f"Caution: {' '.join(cautions)}" if cautions else ""

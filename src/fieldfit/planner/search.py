@@ -48,6 +48,31 @@ class Mixture:
 
 
 @dataclass(frozen=True)
+class _Group:
+    """Ingredients that are mixed; the variables z are λ of the ``free`` ones among them, and the shares b of all.
+
+    ``size`` is the information of each of them, and ``count`` the number of all ingredients.
+    """
+
+    members: list[int]
+    free: list[int]
+    size: FloatArray
+    count: int
+
+    def start(self, share: float) -> FloatArray:
+        """The variables with one λ and equal shares."""
+        n = len(self.members)
+        return np.concatenate([np.full(len(self.free), share), np.full(n, 1.0 / n)])
+
+    def mixture(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """λ and β of all ingredients."""
+        lam, beta, own = np.zeros(self.count), np.zeros(self.count), np.ones(len(self.members))
+        own[self.free] = np.clip(z[: len(self.free)], 0.0, 1.0)
+        lam[self.members], beta[self.members] = own, np.maximum(z[len(self.free) :], 0.0) / self.size
+        return lam, beta
+
+
+@dataclass(frozen=True)
 class Search:
     """Finds mixtures by ``criterion``, or by one near it (``quick``) where that takes long to evaluate.
 
@@ -103,76 +128,63 @@ class Search:
 
     def best_of(self, members: Sequence[int], always: Collection[int], budget: float) -> Mixture | None:
         """The best mixture of ``members`` within the budget; those in ``always`` have λ = 1."""
-        from scipy.optimize import minimize
-
-        members, count = list(members), self.criterion.moments.count
-        few, size = self.quick.subset(members), self.quick.information
-        free = [f for f in members if f not in always]
-        within = [members.index(f) for f in free]
-        if any(size[f] <= 0 for f in members):
+        size = self.quick.information[list(members)]
+        if np.any(size <= 0):
             return None
-
-        def unpack(z: FloatArray) -> tuple[FloatArray, FloatArray]:
-            lam, beta = np.zeros(count), np.zeros(count)
-            lam[members] = 1.0
-            lam[free] = np.clip(z[: len(free)], 0.0, 1.0)
-            beta[members] = np.maximum(z[len(free) :], 0.0) / size[members]
-            return lam, beta
-
-        start = np.concatenate([np.ones(len(free)), np.full(len(members), 1.0 / len(members))])
-        share = self._largest(
-            lambda number: unpack(np.append(np.full(len(free), number), start[len(free) :]))[0], budget
-        )
+        free = [place for place, member in enumerate(members) if member not in always]
+        group = _Group(list(members), free, size, self.criterion.moments.count)
+        share = self._largest(lambda number: group.mixture(group.start(number))[0], budget)
         if share is None:
             return None
-        start[: len(free)] = share
+        start = group.start(share)
+        return _least([self._kept(group, z, budget) for z in (self._descended(group, start, budget), start)])
+
+    def _descended(self, group: _Group, start: FloatArray, budget: float) -> FloatArray:
+        """The variables of a group after sequential quadratic programming from ``start``."""
+        from scipy.optimize import minimize
+
+        members, count, few = group.members, len(group.free), self.quick.subset(group.members)
 
         def value_grad(z: FloatArray) -> tuple[float, FloatArray]:
-            lam, beta = unpack(z)
+            lam, beta = group.mixture(z)
             value, by_lam, by_beta = few.value_grad(lam[members], beta[members])
             if not math.isfinite(value):
                 return 1e6, np.zeros(len(z))  # a wall that the line search can step back from
-            return value, np.concatenate([by_lam[within], by_beta / size[members]])
+            return value, np.concatenate([by_lam[group.free], by_beta / group.size])
 
         def left(z: FloatArray) -> float:
-            return 1.0 - self.cost(unpack(z)[0]) / budget
+            return 1.0 - self.cost(group.mixture(z)[0]) / budget
 
         def left_slope(z: FloatArray) -> FloatArray:
             slope, step = np.zeros(len(z)), 1e-5
-            for k in range(len(free)):
-                sides = []
+            for k in range(count):
                 # Inside (0, 1): at λ = 1 the cost jumps down, because nothing has to be drawn.
-                for side in (step, -step):
-                    moved = z.copy()
-                    moved[k] = min(max(z[k], 2 * step), 1 - 2 * step) + side
-                    sides.append(left(moved))
-                slope[k] = (sides[0] - sides[1]) / (2 * step)
+                above, below = z.copy(), z.copy()
+                middle = min(max(z[k], 2 * step), 1 - 2 * step)
+                above[k], below[k] = middle + step, middle - step
+                slope[k] = (left(above) - left(below)) / (2 * step)
             return slope
 
-        constraints: list[Any] = [
-            {
-                "type": "eq",
-                "fun": lambda z: float(np.sum(z[len(free) :]) - 1.0),
-                "jac": lambda z: np.concatenate([np.zeros(len(free)), np.ones(len(members))]),
-            }
-        ]
-        if free and math.isfinite(budget):
+        shares = np.concatenate([np.zeros(count), np.ones(len(members))])
+        constraints: list[Any] = [{"type": "eq", "fun": lambda z: float(shares @ z - 1.0), "jac": lambda z: shares}]
+        if count and math.isfinite(budget):
             constraints.append({"type": "ineq", "fun": left, "jac": left_slope})
-        bounds = [(_LEAST_LAM, 1.0)] * len(free) + [(0.0, 1.0)] * len(members)
+        bounds = [(_LEAST_LAM, 1.0)] * count + [(0.0, 1.0)] * len(members)
         solution = minimize(
             value_grad, start, jac=True, method="SLSQP", bounds=bounds, constraints=constraints,
             options={"ftol": 1e-8, "maxiter": 40},
         )  # fmt: skip
-        candidates = []
-        for z in (np.asarray(solution.x, dtype=np.float64), start):
-            if np.isfinite(z).all():
-                lam, beta = unpack(z)
-                shares = beta * lam * size
-                keep = shares > _LEAST_SHARE * shares.sum()
-                mixture = self.written(np.where(keep, lam, 0.0), np.where(keep, beta, 0.0), self.quick)
-                if math.isfinite(mixture.value) and mixture.cost <= budget * (1 + 1e-9):
-                    candidates.append(mixture)
-        return min(candidates, key=lambda mixture: mixture.value, default=None)
+        return np.asarray(solution.x, dtype=np.float64)
+
+    def _kept(self, group: _Group, z: FloatArray, budget: float) -> Mixture | None:
+        """The mixture without ingredients of hardly any information; None where it is not within the budget."""
+        if not np.isfinite(z).all():
+            return None
+        lam, beta = group.mixture(z)
+        shares = beta * lam * self.quick.information
+        keep = shares > _LEAST_SHARE * shares.sum()
+        mixture = self.written(np.where(keep, lam, 0.0), np.where(keep, beta, 0.0), self.quick)
+        return mixture if math.isfinite(mixture.value) and mixture.cost <= budget * (1 + 1e-9) else None
 
     def joint(self, budget: float, *, thorough: bool) -> Mixture | None:
         """The best of single ingredients, pairs and (if ``thorough``) triples of them under the budget."""
