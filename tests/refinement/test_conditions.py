@@ -10,8 +10,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.refinement.conditions import NodeConditions
-from fieldfit.refinement.points import all_points, drawn_points
-from fieldfit.refinement.score_moments import score_moments
+from fieldfit.refinement.model_moments import all_points, drawn_points, score_moments
 from fieldfit.refinement.stacking import stack
 
 MODELS: dict[str, FieldModel] = {

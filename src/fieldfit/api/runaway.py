@@ -20,7 +20,7 @@ from fieldfit.api.moments import counted_states, state_means
 from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
-from fieldfit.refinement.points import MOST_SUMMED_STATES
+from fieldfit.refinement.model_moments import MOST_SUMMED_STATES
 from fieldfit.types import Array, BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ import numpy as np
 
 from fieldfit.models.field import FieldModel
 from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
-from fieldfit.refinement.model_moments import ModelMoments
+from fieldfit.refinement.model_moments import ModelMoments, ScoreMoments, is_exact
+from fieldfit.refinement.model_moments import together as all_moments
 from fieldfit.refinement.optimal import MOST_CONDITIONS
-from fieldfit.refinement.points import is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.refined import Account, Refined
 from fieldfit.refinement.regression import (
@@ -34,8 +34,6 @@ from fieldfit.refinement.regression import (
     relative_variance,
     root_variance,
 )
-from fieldfit.refinement.score_moments import ScoreMoments
-from fieldfit.refinement.score_moments import together as all_moments
 from fieldfit.refinement.separate_fits import NodeFit, NodeSamples
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
@@ -51,11 +49,7 @@ class SeparateConditions(Conditions):
     def __init__(self, together: NodeConditions, shifts: FloatArray) -> None:
         self.together, self.shifts, self.model = together, shifts, together.model
         self.component, self.distance = together.component, together.distance
-        self.score_coefficients = together.score_coefficients
-
-    def rows_per_block(self) -> int:
-        """Samples in a block."""
-        return self.together.rows_per_block()
+        self.score_coefficients, self.block_rows = together.score_coefficients, together.block_rows
 
     @cached_property
     def _nodes(self) -> tuple[NodeConditions, ...]:

@@ -64,12 +64,14 @@ class Conditions(ABC):
     component : (p,) the component of each condition
     distance : (p,) the graph distance from which the condition is there
     score_coefficients : (n_parameters, p) the coefficients with which the conditions add up to the components' scores
+    block_rows : samples in a block
     """
 
     model: FieldModel
     component: IntArray
     distance: IntArray
     score_coefficients: csr_array
+    block_rows: int
 
     @property
     def size(self) -> int:
@@ -80,10 +82,6 @@ class Conditions(ABC):
     def n_parameters(self) -> int:
         """The length r of θ."""
         return self.model.n_parameters
-
-    @abstractmethod
-    def rows_per_block(self) -> int:
-        """Samples in a block."""
 
     @abstractmethod
     def value_blocks(
@@ -103,9 +101,8 @@ class Conditions(ABC):
 
     def row_blocks(self, n: int) -> Iterator[slice]:
         """The samples 0..n in blocks."""
-        rows = self.rows_per_block()
-        for start in range(0, n, rows):
-            yield slice(start, min(start + rows, n))
+        for start in range(0, n, self.block_rows):
+            yield slice(start, min(start + self.block_rows, n))
 
 
 def scaled(weight: FloatArray | None, mask: FloatArray | None, place: int | slice) -> FloatArray | None:
@@ -190,6 +187,7 @@ class NodeConditions(Conditions):
             shape=(len(expansion.functions), len(source)),
         ).tocsr()
         self.score_coefficients = (expansion.coefficients @ pick).tocsr()
+        self.block_rows = max(64, _CONDITION_NUMBERS // max(1, self.size))
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
@@ -222,13 +220,10 @@ class NodeConditions(Conditions):
         single.products = tuple(self.products[column] for column in columns.tolist())
         single.offsets = np.array([0, self.offsets[place + 1] - self.offsets[place]], dtype=np.int64)
         single.score_coefficients = self.score_coefficients[:, conditions].tocsr()
+        single.block_rows = max(64, _CONDITION_NUMBERS // max(1, single.size))
         return single
 
     # --- values -----------------------------------------------------------------------------------------------------
-
-    def rows_per_block(self) -> int:
-        """Samples in a block."""
-        return max(64, _CONDITION_NUMBERS // max(1, self.size))
 
     def evaluate(self, codes: Int32Array, theta: FloatArray) -> Evaluated:
         """Residuals, instruments and conditional covariances of these samples."""
@@ -298,7 +293,7 @@ class NodeConditions(Conditions):
         """Stream g as (samples, block (k, p))."""
         for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
             size = samples.stop - samples.start
-            rows = -(-size // -(-size // self.rows_per_block()))  # parts of the same size
+            rows = -(-size // -(-size // self.block_rows))  # parts of the same size
             for start in range(0, size, rows):
                 part = slice(start, min(start + rows, size))
                 residuals, instruments = evaluated.residuals[part], evaluated.instruments[part]

@@ -22,8 +22,8 @@ import numpy as np
 
 from fieldfit.models.problem import Problem
 from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
+from fieldfit.refinement.model_moments import ScoreMoments
 from fieldfit.refinement.pseudo_inverse import bread_inverse
-from fieldfit.refinement.score_moments import ScoreMoments
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
 from fieldfit.variance.meat import ScoreVariance
 

@@ -21,9 +21,8 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.conditions import NodeConditions, balls
 from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
-from fieldfit.refinement.newton_root import STABLE_STEP, MomentEquations, Solve, newton_root
-from fieldfit.refinement.optimal import MOST_CONDITIONS
-from fieldfit.refinement.points import Points, drawn_points
+from fieldfit.refinement.model_moments import Points, drawn_points
+from fieldfit.refinement.optimal import MOST_CONDITIONS, STABLE_STEP, MomentEquations, Solve, newton_root
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import Ridge
 from fieldfit.refinement.second_stage import FirstFit

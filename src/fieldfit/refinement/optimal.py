@@ -1,16 +1,17 @@
 """``A >> optimal``: the scores of A's components and further instruments with optimal matrix weights.
 
-The weights come from the model at A's estimate (`regression`); the refined estimate solves A ḡ(θ) = 0 over the data.
-Before it is accepted, its variance over a part of the data is compared with A's own: weights that are worse there than
-the first stage are not used.
+The weights come from the model at A's estimate (`regression`); the refined estimate solves A ḡ(θ) = Pθ/n over the data, by
+Newton steps whose derivative is computed again only where steps do not shrink. Before it is accepted, its variance over a
+part of the data is compared with A's own: weights that are worse there than the first stage are not used.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,22 +20,82 @@ from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.conditions import NodeConditions
-from fieldfit.refinement.estimating import SampleConditions
-from fieldfit.refinement.model_moments import ModelMoments
-from fieldfit.refinement.newton_root import STABLE_STEP, MomentEquations, Solve, newton_root
-from fieldfit.refinement.points import MOST_SUMMED_STATES, is_exact
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions
+from fieldfit.refinement.model_moments import MOST_SUMMED_STATES, ModelMoments, ScoreMoments, information_of, is_exact
 from fieldfit.refinement.pseudo_inverse import bread_solver
 from fieldfit.refinement.refined import Account, Refined
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights, own_weights
-from fieldfit.refinement.score_moments import ScoreMoments, information_of
 from fieldfit.refinement.second_stage import FirstFit
 from fieldfit.refinement.sharded_conditions import conditions_of, samples_at_hand
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.threads import one_blas_thread
-from fieldfit.types import BoolArray, FloatArray, PolicyError
+from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from fieldfit.data.table import Table
+
+#: Step, in standard errors, at which the estimate is stable.
+STABLE_STEP = 1e-4
+#: Steps at most, and the length of a step, in standard errors, above which it is shortened.
+_MOST_ROOT_STEPS, _LONGEST = 50, 5.0
+
+#: Maps the equations to the step −(∂ equations/∂θ)⁻¹ · equations.
+Solve = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class MomentEquations:
+    """A ḡ(θ) = Pθ/n, with the ``weights`` A (free parameters, p) of the conditions and the ``precision`` P (r,)."""
+
+    samples: ConditionSums
+    weights: FloatArray | csr_array
+    free: BoolArray
+    precision: FloatArray
+
+    @cached_property
+    def keep(self) -> IntArray:
+        """The places of the free parameters in θ."""
+        return np.flatnonzero(self.free)
+
+    def value(self, theta: FloatArray) -> FloatArray:
+        """A ḡ(θ) − Pθ/n (free parameters,)."""
+        penalty = self.precision[self.keep] * theta[self.keep] / self.samples.total
+        return np.asarray(self.weights @ self.samples.mean(theta) - penalty)
+
+
+def newton_root(
+    equations: MomentEquations,
+    theta: FloatArray,
+    solver_at: Callable[[FloatArray], Solve],
+    length_of: Callable[[FloatArray], float],
+    stable: float,
+) -> tuple[FloatArray, bool, int]:
+    """θ that solves the equations, whether it is a root, and the number of steps.
+
+    Steps have an entry for each free parameter; ``length_of(step)`` is in standard errors, and the root is found when it is
+    at most ``stable``. The weights belong to the first estimate, so long steps are shortened.
+    """
+    solve: Solve | None = None
+    previous = float("inf")
+    for step in range(1, _MOST_ROOT_STEPS + 1):
+        value = equations.value(theta)
+        if solve is None:
+            solve = solver_at(theta)
+        move = solve(value)
+        length = length_of(move)
+        if not np.isfinite(length) or length > 2 * previous:
+            return theta, False, step
+        if length > 0.5 * previous:
+            solve = None
+        previous = length
+        theta = theta.copy()
+        theta[equations.keep] += move * (_LONGEST / length if length > _LONGEST else 1.0)
+        if length <= stable:
+            return theta, True, step
+    return theta, False, _MOST_ROOT_STEPS
+
 
 #: Most conditions whose covariance is a dense matrix.
 MOST_CONDITIONS = 3_000

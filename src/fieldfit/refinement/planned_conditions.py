@@ -24,12 +24,21 @@ from fieldfit.policies.selection import Selection
 from fieldfit.refinement.acceptance import jackknife_products, seems_worse
 from fieldfit.refinement.estimating import SampleConditions, WeightedConditions
 from fieldfit.refinement.local import needs_local
-from fieldfit.refinement.model_moments import DRAWS_PER_CONDITION, FEWEST_DRAWS, MOST_DRAWS, NOISE
+from fieldfit.refinement.model_moments import (
+    DRAWS_PER_CONDITION,
+    FEWEST_DRAWS,
+    MOST_DRAWS,
+    NOISE,
+    Points,
+    ScoreMoments,
+    drawn_points,
+    is_exact,
+    score_moments,
+    together,
+)
 from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, model_weights
 from fieldfit.refinement.planned import STAGE_SECONDS, FirstStage, PlanSetting, SkippedError, StageWork
-from fieldfit.refinement.points import Points, drawn_points, is_exact
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, own_weights
-from fieldfit.refinement.score_moments import ScoreMoments, score_moments, together
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray

@@ -17,9 +17,7 @@ from fieldfit.refinement.estimating import (
     expected_bread_meat,
     symmetric_scores,
 )
-from fieldfit.refinement.model_moments import ModelMoments
-from fieldfit.refinement.points import is_exact
-from fieldfit.refinement.score_moments import ScoreMoments, together
+from fieldfit.refinement.model_moments import ModelMoments, ScoreMoments, is_exact, together
 from fieldfit.refinement.specification import SpecificationTest, hansen_test
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.refinement.model_moments import ScoreMoments, together
 from fieldfit.refinement.pseudo_inverse import (
     bread_inverse,
     bread_solve,
@@ -28,7 +29,6 @@ from fieldfit.refinement.pseudo_inverse import (
     inverse_root_times,
     pseudo_inverse,
 )
-from fieldfit.refinement.score_moments import ScoreMoments, together
 from fieldfit.types import FloatArray, ModelError
 from fieldfit.variance.mixture_moments import whitening
 

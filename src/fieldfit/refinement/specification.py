@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.refinement.model_moments import ScoreMoments, together
 from fieldfit.refinement.pseudo_inverse import bread_inverse
-from fieldfit.refinement.score_moments import ScoreMoments, together
 from fieldfit.types import FloatArray, Plain
 
 #: Eigenvalues of the scaled QVQᵀ below this are left out: exact moments, and moments from draws.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fieldfit.policies import Policy
+from fieldfit.refinement.model_moments import drawn_points, is_exact, score_moments
 from fieldfit.refinement.optimal import model_weights
-from fieldfit.refinement.points import drawn_points, is_exact
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.regression import covariance_of
-from fieldfit.refinement.score_moments import score_moments
 from fieldfit.refinement.second_stage import TheorySetting
 from fieldfit.refinement.stacking import Stack
 from fieldfit.types import FloatArray, IdentifiabilityError, ModelError

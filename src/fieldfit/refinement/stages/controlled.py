@@ -18,14 +18,13 @@ from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.refinement.component_scores import BLOCK_NUMBERS
 from fieldfit.refinement.conditions import Conditions, Sums, scaled
 from fieldfit.refinement.optimal import refine_densely
 from fieldfit.refinement.planned import PlanSetting, SkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, field_rows, weighed_stage
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
-from fieldfit.refinement.stacking import Masking, Stack
+from fieldfit.refinement.stacking import BLOCK_NUMBERS, Masking, Stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.stages.maximised import is_random, one_component
 from fieldfit.refinement.theory import optimal_asymptotics
@@ -92,10 +91,7 @@ class ControlConditions(Conditions):
         self.component = np.repeat(np.arange(3), r)
         self.distance = np.ones(3 * r, dtype=np.int64)
         self.score_coefficients = hstack([eye_array(r), eye_array(r), 0.0 * eye_array(r)], format="csr")
-
-    def rows_per_block(self) -> int:
-        """Samples in a block."""
-        return max(64, BLOCK_NUMBERS // self.size)
+        self.block_rows = max(64, BLOCK_NUMBERS // self.size)
 
     def _problems(self, codes: Int32Array) -> list[Problem]:
         table = Table(np.ascontiguousarray(codes), self.model.names, self.model.states)

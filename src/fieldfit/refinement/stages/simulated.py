@@ -11,7 +11,7 @@ from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
 from fieldfit.refinement.scoring import ChainAccount, fisher_scoring, refuse_draws
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
 from fieldfit.refinement.sharded_conditions import conditions_of
-from fieldfit.refinement.statistic_conditions import StatisticConditions
+from fieldfit.refinement.stacking import StatisticConditions
 from fieldfit.types import PolicyError
 from fieldfit.variance import Asymptotics
 
