@@ -33,6 +33,7 @@ from fieldfit.steps import expect
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, FloatArray, PolicyError, WidthError
 from fieldfit.variance.moments import expected_problem
+from fieldfit.variance.sampled_moments import SampledTerm
 
 #: Evaluations of a trial fit: fewest, and as many as a fit of a field is expected to take at least.
 _FEWEST_TRIAL_STEPS, _USUAL_TRIAL_STEPS = 6, 40
@@ -90,9 +91,9 @@ class Ingredient:
         return self.law.noise
 
     @property
-    def scale(self) -> float:
-        """The weight of each component: 1, or less where the law averages over them."""
-        return self.bound.scales[0]
+    def sampled(self) -> SampledTerm:
+        """The law as a term whose moments are taken over samples."""
+        return SampledTerm(self.name, self.noise, self.problem, self.drawn, self.bound.scales[0])
 
     @property
     def free(self) -> bool:

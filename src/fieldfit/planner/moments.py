@@ -29,7 +29,8 @@ from fieldfit.planner.ingredients import Ingredient
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
-from fieldfit.refinement.planned import LimitMoments, PlannedStage
+from fieldfit.refinement.planned import PlannedStage
+from fieldfit.refinement.planned_conditions import PlannedConditions
 from fieldfit.types import FloatArray
 from fieldfit.variance.criterion import MEAN, ROOT, Criterion, LogDeterminant, LogTrace
 from fieldfit.variance.mixture_moments import MixtureMoments, whitening
@@ -173,7 +174,7 @@ class Gathering:
         return precision / total, precision / total * scale
 
     @property
-    def _limits(self) -> list[LimitMoments]:
+    def _limits(self) -> list[PlannedConditions]:
         """The second stages with moments of their own."""
         return [limit for limit in (stage.limit for stage in self.stages) if not isinstance(limit, int)]
 
@@ -312,7 +313,7 @@ class Gathering:
 
     def _sampled(self, basis: FloatArray | None, *, inside: bool) -> SampledMoments:
         sampled = sampled_moments(
-            [*self.ingredients, *(limit.scores(follows_model=inside) for limit in self._limits)],
+            [*(part.sampled for part in self.ingredients), *(limit.sampled(inside) for limit in self._limits)],
             self.pilot.theta,
             weight=self.pilot.samples.relative_weight,
             basis=basis,

@@ -20,7 +20,7 @@ from fieldfit.planner.survey import RefinedTerm, Survey
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.refinement.expansion import ExpandedObjective, expanded_fit
-from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, SkippedError, usual_stages
+from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, PlanTerm, SkippedError, usual_stages
 from fieldfit.steps import expect
 from fieldfit.threads import one_blas_thread, use_threads
 from fieldfit.types import DataError, FieldfitError
@@ -202,7 +202,7 @@ def stage_setting(
         rows=pilot.samples,
         observed=pilot.rows,
         theta=pilot.theta,
-        terms=ingredients,
+        terms=[PlanTerm(part.law, part.problem) for part in ingredients],
         random_state=request.random_state,
         precision=request.precision,
         asked=request.policies is not None,

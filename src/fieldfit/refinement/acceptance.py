@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.refinement.estimating import SampleConditions
-from fieldfit.refinement.pseudo_inverse import bread_inverse, bread_solve, root
+from fieldfit.refinement.pseudo_inverse import bread_inverse, root
 from fieldfit.refinement.regression import root_directions
 from fieldfit.types import BoolArray, FloatArray, IntArray
 
@@ -77,7 +77,7 @@ def _differences(
 ) -> FloatArray:
     """What each sample adds to tr(I·Cov_refined) − tr(I·Cov_first) (n,), in random directions where these are many."""
     z = root_directions(root(information))
-    turned = np.concatenate([bread_solve(weights @ derivative, z).T @ weights for weights in both])
+    turned = np.concatenate([z.T @ bread_inverse(weights @ derivative) @ weights for weights in both])
     blocks = [block for _, block in samples.scores(theta, turned.astype(np.float32))]
     influence = np.concatenate(blocks).astype(np.float64) ** 2
     lengths: FloatArray = influence[:, : z.shape[1]].sum(axis=1) - influence[:, z.shape[1] :].sum(axis=1)
@@ -106,7 +106,7 @@ def _worse_by_jackknife(
     all_B, all_V, all_total = B.sum(axis=0), V.sum(axis=0), float(total.sum())
 
     def difference(B: FloatArray, V: FloatArray, total: float) -> float:
-        inverses = [_inverse(bread) for bread in B]
+        inverses = [bread_inverse(bread, tolerance=1e-9) for bread in B]
         refined, first = (
             np.sum(information * (inverse @ meat @ inverse.T)) for inverse, meat in zip(inverses, V, strict=True)
         )
@@ -117,8 +117,3 @@ def _worse_by_jackknife(
     corrected = blocks * whole - (blocks - 1) * parts.mean()
     error = np.sqrt((blocks - 1) * np.mean((parts - parts.mean()) ** 2))
     return bool(corrected > _WORSE_ERRORS * error)
-
-
-def _inverse(matrix: FloatArray) -> FloatArray:
-    """The inverse on the range, for models with a gauge freedom."""
-    return bread_inverse(matrix, tolerance=1e-9)

@@ -34,7 +34,7 @@ from fieldfit.refinement.regression import (
     relative_variance,
     root_variance,
 )
-from fieldfit.refinement.separate_fits import NodeFit, NodeSamples
+from fieldfit.refinement.separate_fits import HeldNodes, NodeFit, ShardedNodes
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, PolicyError
@@ -87,7 +87,7 @@ class SeparateConditions(Conditions):
 
 
 def combine_separate_fits(
-    model: FieldModel, samples: NodeSamples, *, start: FloatArray, free: BoolArray, random_state: int
+    model: FieldModel, samples: HeldNodes | ShardedNodes, *, start: FloatArray, free: BoolArray, random_state: int
 ) -> tuple[FloatArray, Refined, IntArray]:
     """The average of the separate estimates, their optimal combination, and the work of the fits (3,).
 

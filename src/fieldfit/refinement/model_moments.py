@@ -146,14 +146,6 @@ def pooled(first: ScoreMoments, second: ScoreMoments) -> ScoreMoments:
     )
 
 
-def information_of(halves: Sequence[ScoreMoments]) -> FloatArray:
-    """I of exact moments, or of all draws."""
-    if len(halves) == 1:
-        return halves[0].information
-    counts = [half.draws or 1 for half in halves]
-    return np.asarray(sum(c * half.information for c, half in zip(counts, halves, strict=True)) / sum(counts))
-
-
 def together(halves: Sequence[ScoreMoments]) -> ScoreMoments:
     """Exact moments, or those of all draws."""
     return halves[0] if len(halves) == 1 else pooled(halves[0], halves[1])

@@ -21,8 +21,8 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.conditions import NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions
-from fieldfit.refinement.model_moments import MOST_SUMMED_STATES, ModelMoments, ScoreMoments, information_of, is_exact
-from fieldfit.refinement.pseudo_inverse import bread_solver
+from fieldfit.refinement.model_moments import MOST_SUMMED_STATES, ModelMoments, ScoreMoments, is_exact, together
+from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.refined import Account, Refined
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, choose_weights, own_weights
 from fieldfit.refinement.second_stage import FirstFit
@@ -198,7 +198,7 @@ def refine_densely(
         if math.isinf(weights.ridge):
             message = own_weights(weights)
         else:
-            some, information = samples.some(_SOME_SAMPLES), information_of(halves)
+            some, information = samples.some(_SOME_SAMPLES), together(halves).information
             derivative = some.derivative(theta)
             equations = MomentEquations(samples, matrix[free], free, precision)
             refined_theta, accepted, steps = _solve(equations, some, derivative, theta, information)
@@ -241,8 +241,8 @@ def _solve(
 
     def solver_at(at: FloatArray) -> Solve:
         slope = known.pop() if known else some.derivative(at)
-        solver = bread_solver(equations.weights @ slope[:, keep] - penalty, tolerance=1e-9)
-        return lambda value: -solver(value)
+        inverse = bread_inverse(equations.weights @ slope[:, keep] - penalty, tolerance=1e-9)
+        return lambda value: -inverse @ value
 
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / max(1, len(keep))))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
@@ -18,7 +18,9 @@ from fieldfit.refinement.second_stage import second_stages
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.variance.sampled_moments import SampledTerm
+
+if TYPE_CHECKING:
+    from fieldfit.refinement.planned_conditions import PlannedConditions
 
 #: Fixed seconds of a second stage, besides its steps and its weights.
 STAGE_SECONDS = 0.004
@@ -36,16 +38,11 @@ class SkippedError(FieldfitError):
         self.usable = usable or for_time
 
 
-class PlanTerm(Protocol):
-    """A law whose moments a plan takes."""
+class PlanTerm(NamedTuple):
+    """A law whose moments a plan takes, with λ = β = 1 where these are free, and the law in the mean over Z, compiled."""
 
-    @property
-    def law(self) -> Law:
-        """The law, with λ = β = 1 where these are free."""
-
-    @property
-    def problem(self) -> Problem:
-        """The law in the mean over Z, on the plan's samples."""
+    law: Law
+    problem: Problem
 
 
 @dataclass(frozen=True)
@@ -92,27 +89,6 @@ class StageWork:
     term: int | None = None
 
 
-class LimitMoments(Protocol):
-    """The variance of an estimate that is no term of the plan, from estimating functions of its own."""
-
-    @property
-    def staged(self) -> Staged:
-        """The estimator with both stages."""
-
-    def under_model(self) -> tuple[FloatArray, FloatArray]:
-        """Their bread and meat under the model, in all coordinates."""
-
-    def scores(self, *, follows_model: bool) -> SampledTerm:
-        """They themselves on the plan's samples, which follow the model or do not."""
-
-    def bread(self, full: FloatArray) -> FloatArray:
-        """Their bread under the model where the information (r, r) of maximum likelihood is known."""
-
-    @property
-    def log_gain(self) -> float:
-        """The logarithm of their variance over the first stage's, predicted from draws of the model alone."""
-
-
 class PlannedStage(Protocol):
     """A second stage at a pilot's θ."""
 
@@ -129,7 +105,7 @@ class PlannedStage(Protocol):
         """The FLOPs that planning it took."""
 
     @property
-    def limit(self) -> int | LimitMoments:
+    def limit(self) -> int | PlannedConditions:
         """The place of the plan's term that it agrees with in the limit, or moments of its own."""
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:

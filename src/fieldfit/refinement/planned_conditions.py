@@ -43,6 +43,7 @@ from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray
 from fieldfit.variance.mixture_moments import MixtureMoments
+from fieldfit.variance.sampled_moments import SampledTerm
 
 #: Newton steps of a second stage, which are sums over all samples; samples behind its derivatives and its acceptance.
 _NEWTON_STEPS, _COMPARED_SAMPLES = 5, 4_000
@@ -57,25 +58,13 @@ _timed = partial(least_seconds, repeats=2, long=0.05)
 
 @dataclass(frozen=True)
 class ConditionScores(WeightedConditions):
-    """The estimating functions A g_i of moment conditions g on some samples, as a term of the moments: alone.
+    """The estimating functions A g_i of moment conditions g on some samples, as the moments take them.
 
     ``bread`` is A E ∂g/∂θ under the model, or None where the samples do not follow it. Large weights that nearly cancel
     make its mean over a thousand samples noisy.
     """
 
     bread: FloatArray | None = None
-    name: str = ""
-    noise: Noise = Noise.TOGETHER
-    scale: float = 1.0
-
-    @property
-    def problem(self) -> ConditionScores:
-        """They themselves: nothing is drawn."""
-        return self
-
-    def drawn(self, seed: int) -> ConditionScores:
-        """The same."""
-        return self
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """A ∂Σ_i w_i g_i/∂θ, its symmetric part: to first order the rest leaves the size of the variance as it is."""
@@ -148,10 +137,11 @@ class PlannedConditions:
             bread = bread + full - self.moments.information
         return np.asarray((bread + bread.T) / 2)
 
-    def scores(self, *, follows_model: bool) -> ConditionScores:
-        """A g_i on the plan's samples."""
+    def sampled(self, follows_model: bool) -> SampledTerm:
+        """A g_i on the plan's samples, which follow the model or do not."""
         bread = -self.weights.matrix @ self.moments.K if follows_model else None
-        return ConditionScores(self.samples, self.weights.matrix, bread=bread, name=str(self.staged))
+        scores = ConditionScores(self.samples, self.weights.matrix, bread=bread)
+        return SampledTerm(str(self.staged), Noise.TOGETHER, scores)
 
     def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
         """Computing weights, and a few sums over all samples, timed on the plan's."""

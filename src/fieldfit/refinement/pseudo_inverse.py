@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 import numpy as np
 
 from fieldfit.types import FloatArray
 
 #: Pivots of a Cholesky factor, of a matrix with unit diagonal, below which the matrix counts as nearly singular.
 _SMALL_PIVOT = 1e-5
-#: Reciprocal condition number of a bread with unit diagonal below which it counts as nearly singular.
-_SMALL_CONDITION = 1e-9
 
 
 def pseudo_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> tuple[FloatArray, int]:
@@ -55,18 +50,6 @@ def root(matrix: FloatArray) -> FloatArray:
     return matrix @ inverse_root(matrix) if factor is None else factor * np.sqrt(np.diag(matrix))[:, None]
 
 
-def covariance_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """b ↦ matrix⁺ b for a covariance matrix: by a Cholesky factor, or on the range where it is nearly singular."""
-    from scipy.linalg import cho_solve
-
-    factor = _cholesky(matrix)
-    if factor is None:
-        inverse = pseudo_inverse(matrix, tolerance=1e-12)[0]
-        return lambda right: inverse @ right
-    scale = 1.0 / np.sqrt(np.diag(matrix))[:, None]
-    return lambda right: cho_solve((factor, True), right * scale, check_finite=False) * scale
-
-
 def _cholesky(matrix: FloatArray) -> FloatArray | None:
     """The lower Cholesky factor of a covariance matrix scaled to a unit diagonal; None where it is nearly singular."""
     from scipy.linalg import LinAlgError, cholesky
@@ -80,37 +63,6 @@ def _cholesky(matrix: FloatArray) -> FloatArray | None:
     except LinAlgError:
         return None
     return factor if np.diag(factor).min() > _SMALL_PIVOT else None
-
-
-def bread_solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """M⁻ᵀ · right for a bread M."""
-    return bread_solver(matrix)(right, transposed=True)
-
-
-class BreadSolver(Protocol):
-    """M⁻¹ · right for a bread M, or M⁻ᵀ · right."""
-
-    def __call__(self, right: FloatArray, *, transposed: bool = False) -> FloatArray:
-        """The solution."""
-
-
-def bread_solver(matrix: FloatArray, tolerance: float = 1e-10) -> BreadSolver:
-    """By an LU factorisation, or by the Moore–Penrose inverse where the bread is nearly singular."""
-    from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
-
-    diagonal = np.abs(np.diag(matrix))
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    scaled = matrix * scale[:, None] * scale
-    factor, pivots, singular = dgetrf(scaled)
-    if not singular and dgecon(factor, np.abs(scaled).sum(axis=0).max(initial=0.0))[0] > _SMALL_CONDITION:
-
-        def by_factors(right: FloatArray, *, transposed: bool = False) -> FloatArray:
-            solved: FloatArray = dgetrs(factor, pivots, (right.T * scale).T, trans=int(transposed))[0]
-            return (solved.T * scale).T
-
-        return by_factors
-    inverse = bread_inverse(matrix, tolerance)
-    return lambda right, *, transposed=False: (inverse.T if transposed else inverse) @ right
 
 
 def bread_inverse(matrix: FloatArray, tolerance: float = 1e-10) -> FloatArray:

@@ -23,8 +23,6 @@ import numpy as np
 from fieldfit.refinement.model_moments import ScoreMoments, together
 from fieldfit.refinement.pseudo_inverse import (
     bread_inverse,
-    bread_solve,
-    covariance_solver,
     inverse_root,
     inverse_root_times,
     pseudo_inverse,
@@ -107,13 +105,13 @@ class Regression:
     def __init__(self, moments: ScoreMoments, coefficients: csr_array) -> None:
         self._K, self._coefficients = moments.K, coefficients
         self._product = coefficients @ moments.V
-        self._solve = covariance_solver(self._product @ coefficients.T)  # by E[ψψᵀ]
+        self._inverse = pseudo_inverse(self._product @ coefficients.T, tolerance=1e-12)[0]  # of E[ψψᵀ]
         self._ridge = Ridge(moments.V)
 
     def weights(self, ridge: float, directions: FloatArray | None = None) -> FloatArray:
         """A (r, p) for a ridge, or Bᵀ A (k, p) for the columns of ``directions`` B (r, k); A₀ for an infinite ridge."""
         K = self._K if directions is None else self._K @ directions
-        first = self._solve(self._coefficients @ K)
+        first = self._inverse @ (self._coefficients @ K)
         start: FloatArray = first.T @ self._coefficients
         if math.isinf(ridge):
             return start
@@ -242,7 +240,7 @@ def _relative(matrix: FloatArray | csr_array, moments: ScoreMoments, directions:
     """tr(I · Cov)/rank I for the weights A, in random directions. All moments come from the same draws: the errors of I and
     of the bread A K cancel where A g is near f.
     """
-    turned = bread_solve(np.asarray(matrix @ moments.K), moments.information @ directions)
+    turned = bread_inverse(np.asarray(matrix @ moments.K)).T @ (moments.information @ directions)
     rows = (matrix.T @ turned).T
     return float(np.sum((rows @ moments.V) * rows)) / _size(moments, directions)
 

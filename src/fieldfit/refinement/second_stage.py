@@ -19,6 +19,7 @@ import numpy as np
 
 from fieldfit.policies.policy import Policy
 from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, IntArray, PolicyError
+from fieldfit.variance.meat import ScoreStream
 
 if TYPE_CHECKING:
     from fieldfit.data.dataset import Dataset
@@ -52,22 +53,8 @@ class StageAccount(Protocol):
         """The second stage in words."""
 
 
-class EstimatingScores(Protocol):
+class EstimatingScores(ScoreStream, Protocol):
     """The estimating functions ψ of samples, whose sum is 0 at the estimate (without a penalty)."""
-
-    @property
-    def n_samples(self) -> int:
-        """The number of samples."""
-
-    @property
-    def n_parameters(self) -> int:
-        """The length r of θ."""
-
-    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
-        """Stream ψ as (first sample, block)."""
-
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """ψ_iᵀ v for each sample."""
 
     def scores_of(self, theta: FloatArray, rows: IntArray) -> FloatArray:
         """ψ of some samples (rows, r)."""

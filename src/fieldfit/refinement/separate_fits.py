@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -47,19 +46,6 @@ class NodeFit:
     theta: FloatArray
     hessian: FloatArray
     derivative: FloatArray
-
-
-class NodeSamples(Protocol):
-    """The samples of separate fits."""
-
-    def fits(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[list[NodeFit], IntArray]:
-        """The fits, and their iterations, evaluations and Hessian products (3,)."""
-
-    def table(self) -> Table:
-        """Samples from which draws of the model may start."""
-
-    def conditions(self, separate: Conditions) -> ConditionSums:
-        """Conditions with all samples."""
 
 
 @dataclass(frozen=True)

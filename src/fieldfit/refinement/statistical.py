@@ -19,9 +19,8 @@ An estimate that is only the start of another fit needs no such care: `start_tol
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +29,9 @@ from fieldfit.optim import Progress, Solution
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.optim.keeping import State
 from fieldfit.types import FieldfitError, FloatArray
+
+if TYPE_CHECKING:
+    from fieldfit.refinement.expansion import ExpandedObjective
 
 #: The optimisation error at which a fit has converged, as a part of the sampling error.
 FRACTION = 0.05
@@ -98,26 +100,6 @@ def start_tolerance(objective: Objective, seed: int) -> float:
     return _START_GRADIENT * float(np.abs(score if units is None else score / units).max(initial=0.0))
 
 
-class StoppedObjective(Protocol):
-    """What the rule needs of an objective: `fieldfit.objective.Objective`, or an expansion of one."""
-
-    def value_grad(self, x: FloatArray) -> tuple[float, FloatArray]:
-        """The objective (to be minimised) and its gradient."""
-
-    def hessian_product(self, x: FloatArray, v: FloatArray) -> FloatArray:
-        """Its Hessian times a vector."""
-
-    def hessian(self, x: FloatArray) -> FloatArray:
-        """Its Hessian as a matrix."""
-
-    def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
-        """Σ_i ε_i ψ_i with random signs ε."""
-
-    @property
-    def hessian_diagonal(self) -> Callable[[FloatArray], FloatArray] | None:
-        """A function that gives an approximate diagonal of the Hessian, or None."""
-
-
 @dataclass
 class StatisticalStop:
     """Tells an optimiser when to stop; afterwards ``error`` is the optimisation error as a part of the sampling error.
@@ -126,7 +108,7 @@ class StatisticalStop:
     its evaluations and Hessian products so far, and ``matrices`` has the Hessian of its last step if it is a matrix.
     """
 
-    objective: StoppedObjective
+    objective: Objective | ExpandedObjective
     seed: int = 0
     gtol: float = 0.0
     calls: list[None] = field(default_factory=list)

@@ -21,7 +21,6 @@ and to the meat alike. The scale of β matters then; the largest is taken as 1, 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -35,18 +34,9 @@ _ZERO_PIVOT = 1e-9
 
 #: Stands for derivatives that were not requested.
 _NO_SLOPE = np.zeros(0)
-#: A size and its derivatives by bread and meat.
-Sized = tuple[float, FloatArray, FloatArray]
-
-
-class Size(Protocol):
-    """How large a variance is: a function of bread and meat."""
-
-    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized | None:
-        """The size and its derivatives by bread and meat, or None where the bread (or the meat) is singular.
-
-        Without ``slopes`` the derivatives may be anything.
-        """
+#: A size and its derivatives by bread and meat; None where the bread (or the meat) is singular. Without ``slopes`` the
+#: derivatives may be anything.
+Sized = tuple[float, FloatArray, FloatArray] | None
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class LogDeterminant:
 
     per: float = 1.0
 
-    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized | None:
+    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized:
         """The size and its derivatives."""
         breads, meats = _inverse(bread), _inverse(meat)
         if breads is None or meats is None:
@@ -73,7 +63,7 @@ class LogTrace:
 
     metric: FloatArray
 
-    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized | None:
+    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized:
         """The size and its derivatives."""
         breads = _inverse(bread)
         if breads is None:
@@ -95,7 +85,7 @@ class LogDiagonal:
 
     copies: FloatArray | None = None
 
-    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized | None:
+    def __call__(self, bread: FloatArray, meat: FloatArray, *, slopes: bool = True) -> Sized:
         """The size and its derivatives."""
         if not ((bread > 0).all() and (meat > 0).all()):
             return None
@@ -113,7 +103,7 @@ class Criterion:
     """
 
     moments: MixtureMoments
-    size: Size
+    size: LogDeterminant | LogTrace | LogDiagonal
     information: FloatArray
     reference: float = 0.0
     penalty: FloatArray | None = None

@@ -38,10 +38,14 @@ class ScoreStream(RowProducts, Protocol):
     """What streams the scores ψ of samples: a Problem, or the estimating functions of a refined estimate."""
 
     @property
+    def n_samples(self) -> int:
+        """The number of samples."""
+
+    @property
     def n_parameters(self) -> int:
         """The length r of θ."""
 
-    def score_blocks(self, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+    def score_blocks(self, theta: FloatArray, rows: int | None = None) -> Iterator[tuple[int, FloatArray]]:
         """Stream ψ as (first sample, block)."""
 
 

@@ -10,10 +10,10 @@ samples, with a cheap one, the `Control`, as control variate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,18 +22,15 @@ from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.laws.base import Noise
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray
+from fieldfit.variance.meat import ScoreStream
 from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Draws of Z from which noise is estimated; one with as many samples as this.
 _NOISE_DRAWS, _MANY_SAMPLES = 2, 2_000
 
 
-class MomentPart(Protocol):
+class MomentPart(ScoreStream, Protocol):
     """Scores of samples and the derivative of their sum: a compiled problem, or other estimating functions."""
-
-    @property
-    def n_samples(self) -> int:
-        """The number of samples."""
 
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The derivative of the sum of scores (r, r)."""
@@ -41,34 +38,20 @@ class MomentPart(Protocol):
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """The same times a vector."""
 
-    def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
-        """Each sample's score times a vector (n,)."""
 
-    def score_blocks(self, theta: FloatArray) -> Iterator[tuple[int, FloatArray]]:
-        """Stream the scores as (first sample, block)."""
+class SampledTerm(NamedTuple):
+    """A term whose moments are taken over samples.
 
+    ``problem`` has its scores in the mean over Z; terms may share it. ``drawn(seed)`` has those with a drawn Z, of a free λ
+    with λ = 1/2; None where nothing is drawn one by one. ``scale`` is the weight of each component: 1, or less where the
+    term is an average over them.
+    """
 
-class SampledTerm(Protocol):
-    """A term whose moments can be taken over samples."""
-
-    @property
-    def name(self) -> str:
-        """The term's text."""
-
-    @property
-    def noise(self) -> Noise:
-        """What its selection adds to the variance."""
-
-    @property
-    def scale(self) -> float:
-        """The weight of each component: 1, or less where the term is an average over them."""
-
-    @property
-    def problem(self) -> MomentPart:
-        """The term's scores of the samples in the mean over Z; terms may share them."""
-
-    def drawn(self, seed: int) -> MomentPart:
-        """The term with a drawn Z, on the samples; of a free λ with λ = 1/2."""
+    name: str
+    noise: Noise
+    problem: MomentPart
+    drawn: Callable[[int], MomentPart] | None = None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -219,7 +202,7 @@ def sampled_moments(
     drawn = {}
     for f, term in enumerate(terms):
         free = term.noise is Noise.EACH
-        if term.noise is Noise.TOGETHER or (free and inside):
+        if term.drawn is None or term.noise is Noise.TOGETHER or (free and inside):
             continue
         mean = np.tensordot(shares[f], scores, 1)[number] * (0.5 if free else 1.0)
         noise = np.zeros_like(breads[0])

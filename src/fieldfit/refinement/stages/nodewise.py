@@ -14,7 +14,7 @@ from fieldfit.refinement.combination import combine_separate_fits
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting
-from fieldfit.refinement.separate_fits import HeldNodes, NodeSamples, ShardedNodes
+from fieldfit.refinement.separate_fits import HeldNodes, ShardedNodes
 from fieldfit.refinement.theory import optimal_asymptotics
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.types import DataError, PolicyError
@@ -71,7 +71,7 @@ class Nodewise(SecondStage):
                 f"sums them out."
             )
         keeper = None if first.new_keeper is None else first.new_keeper()
-        samples: NodeSamples
+        samples: HeldNodes | ShardedNodes
         if isinstance(first.problem, ShardedProblem):
             samples = ShardedNodes(model, first.problem, dataset.sample_weight, first.random_state, keeper)
         else:
