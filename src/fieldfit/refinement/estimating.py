@@ -38,6 +38,8 @@ _NEGATIVE = -1e-9
 class ConditionSums(ABC):
     """Conditions of samples, wherever these are held: means over them are sums divided by ``total``.
 
+    Sums over samples are sums over their parts, which are `SampleConditions` (`summed`).
+
     Attributes
     ----------
     conditions : the moment conditions
@@ -57,46 +59,9 @@ class ConditionSums(ABC):
     def at_hand(self) -> Int32Array:
         """Samples (rows, m) in this process: all, or some of them, evenly spread."""
 
-    @property
-    def total(self) -> float:
-        """The number of samples, or the sum of their weights."""
-        return float(self.n if self.weight is None else self.weight.sum())
-
-    def mean(self, theta: FloatArray) -> FloatArray:
-        """ḡ(θ) (p,)."""
-        return self.sums(theta) / self.total
-
-    def derivative(self, theta: FloatArray) -> FloatArray:
-        """∂ḡ/∂θ (p, n_parameters)."""
-        return self.derivative_sums(theta) / self.total
-
-    def covariance(self, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
-        """The mean of A g_i g_iᵀ Aᵀ over the samples (rows of A, rows of A)."""
-        return self.square_sums(theta, matrix) / self.total
-
     @abstractmethod
-    def sums(self, theta: FloatArray) -> FloatArray:
-        """Σ_i w_i g_i (p,)."""
-
-    @abstractmethod
-    def derivative_sums(self, theta: FloatArray) -> FloatArray:
-        """Σ_i w_i ∂g_i/∂θ (p, n_parameters)."""
-
-    @abstractmethod
-    def square_sums(self, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
-        """Σ_i w_i A g_i g_iᵀ Aᵀ (rows of A, rows of A)."""
-
-    @abstractmethod
-    def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
-        """The meat (rows of A, rows of A) of the scores A g_i."""
-
-    @abstractmethod
-    def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
-        """The same for a few rows (q, p) of weights, most of them 0; the mean of ``variance`` is ḡ (p,)."""
-
-    @abstractmethod
-    def node_blocks(self, theta: FloatArray) -> list[FloatArray]:
-        """Σ_i w_i Z_ic C_j h hᵀ for each component, a variable j: minus the derivatives by the coefficients of scores."""
+    def summed(self, question: Callable[..., FloatArray], *arguments: object) -> FloatArray:
+        """The sum over the parts of what ``question(part, *arguments)`` answers."""
 
     @abstractmethod
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
@@ -109,6 +74,45 @@ class ConditionSums(ABC):
     @abstractmethod
     def subset(self, rows: IntArray) -> SampleConditions:
         """Some of the samples, in this process."""
+
+    @property
+    def total(self) -> float:
+        """The number of samples, or the sum of their weights."""
+        return float(self.n if self.weight is None else self.weight.sum())
+
+    def mean(self, theta: FloatArray) -> FloatArray:
+        """ḡ(θ) (p,)."""
+        return self.summed(SampleConditions.sums, theta) / self.total
+
+    def derivative(self, theta: FloatArray) -> FloatArray:
+        """∂ḡ/∂θ (p, n_parameters)."""
+        return self.summed(SampleConditions.derivative_sums, theta) / self.total
+
+    def covariance(self, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
+        """The mean of A g_i g_iᵀ Aᵀ over the samples (rows of A, rows of A)."""
+        return self.summed(SampleConditions.square_sums, theta, matrix) / self.total
+
+    def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
+        """The meat (rows of A, rows of A) of the scores A g_i.
+
+        Groups may be in several parts, so their scores come here.
+        """
+        if variance.groups is not None:
+            return variance.streamed(WeightedConditions(self, matrix), theta)
+        return self.summed(SampleConditions.meat_sums, theta, matrix, variance.mean, variance.counts)
+
+    def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
+        """The same for a few rows (q, p) of weights, most of them 0; the mean of ``variance`` is ḡ (p,)."""
+        if variance.groups is not None:
+            return variance.form(self, theta, rows)
+        return self.summed(SampleConditions.form_sums, theta, rows, variance.mean, variance.counts)
+
+    def node_blocks(self, theta: FloatArray) -> list[FloatArray]:
+        """Σ_i w_i Z_ic C_j h hᵀ for each component, a variable j: minus the derivatives by the coefficients of scores."""
+        assert isinstance(self.conditions, NodeConditions)
+        sizes = [s.stop - s.start for s in self.conditions.slices]
+        numbers = np.split(self.summed(SampleConditions.block_sums, theta), np.cumsum(np.square(sizes))[:-1])
+        return [block.reshape(size, size) for block, size in zip(numbers, sizes, strict=True)]
 
     def some(self, most: int) -> SampleConditions:
         """At most this number of the samples, evenly spread."""
@@ -158,6 +162,10 @@ class SampleConditions(ConditionSums):
         """All samples."""
         return self.codes
 
+    def summed(self, question: Callable[..., FloatArray], *arguments: object) -> FloatArray:
+        """There is one part."""
+        return question(self, *arguments)
+
     def sums(self, theta: FloatArray) -> FloatArray:
         """Σ_i w_i Z_ic g_i (p,)."""
         return self._sums(theta)
@@ -186,19 +194,22 @@ class SampleConditions(ConditionSums):
             total += weighted.T @ block
         return total
 
-    def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
-        """The meat (rows of A, rows of A) of the scores A g_i."""
+    def meat_sums(
+        self, theta: FloatArray, matrix: FloatArray | csr_array, mean: FloatArray | None, counts: bool
+    ) -> FloatArray:
+        """The meat of independent samples, around the mean score of all of them."""
+        variance = ScoreVariance(self.weight, counts, None, mean)
         return variance.streamed(WeightedConditions(self, matrix), theta)
 
-    def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
+    def form_sums(self, theta: FloatArray, rows: FloatArray, mean: FloatArray | None, counts: bool) -> FloatArray:
         """The meat of a few rows of weights, one pass over the samples for each."""
-        return variance.form(self, theta, rows)
+        return ScoreVariance(self.weight, counts, None, mean).form(self, theta, rows)
 
-    def node_blocks(self, theta: FloatArray) -> list[FloatArray]:
-        """Σ_i w_i Z_ic C_j h hᵀ for each component."""
-        conditions = self.conditions
-        assert isinstance(conditions, NodeConditions)
-        return conditions.node_sums(self.codes, theta, self.weight, self.mask)
+    def block_sums(self, theta: FloatArray) -> FloatArray:
+        """Σ_i w_i Z_ic C_j h hᵀ of all components, one after the other."""
+        assert isinstance(self.conditions, NodeConditions)
+        blocks = self.conditions.node_sums(self.codes, theta, self.weight, self.mask)
+        return np.concatenate([block.ravel() for block in blocks])
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """vᵀg_i for each sample; of single variables, from the conditions with a weight only."""

@@ -19,15 +19,14 @@ import numpy as np
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
-from fieldfit.refinement.conditions import Conditions, NodeConditions
-from fieldfit.refinement.estimating import ConditionSums, SampleConditions, WeightedConditions, evenly_spread
+from fieldfit.refinement.conditions import Conditions
+from fieldfit.refinement.estimating import ConditionSums, SampleConditions, evenly_spread
 from fieldfit.refinement.second_stage import FirstFit
 from fieldfit.refinement.stacking import Masking
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Question, Recipe, Reply, Shard, Shared, held_weight
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import Array, FloatArray, Int32Array, IntArray
-from fieldfit.variance.meat import ScoreVariance
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -107,37 +106,11 @@ class ShardedConditions(ConditionSums):
             self._at_hand = some_samples(self._problem, self.conditions.model).codes
         return self._at_hand
 
-    def sums(self, theta: FloatArray) -> FloatArray:
-        """Sum of the shards' sums."""
-        return self._sum(SampleConditions.sums, theta)
-
-    def derivative_sums(self, theta: FloatArray) -> FloatArray:
-        """Sum of the shards' derivatives."""
-        return self._sum(SampleConditions.derivative_sums, theta)
-
-    def square_sums(self, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
-        """Sum of the shards' squares."""
-        return self._sum(SampleConditions.square_sums, theta, matrix)
-
-    def meat(self, theta: FloatArray, matrix: FloatArray | csr_array, variance: ScoreVariance) -> FloatArray:
-        """Sum of the shards' meats; groups may be in several shards, so their scores come here."""
-        if variance.groups is not None:
-            return variance.streamed(WeightedConditions(self, matrix), theta)
-        return self._sum(_meat, theta, matrix, variance.mean, variance.counts)
-
-    def form(self, theta: FloatArray, rows: FloatArray, variance: ScoreVariance) -> FloatArray:
-        """Sum of the shards' meats; groups may be in several shards, so a number for each sample comes here."""
-        if variance.groups is not None:
-            return variance.form(self, theta, rows)
-        return self._sum(_form, theta, rows, variance.mean, variance.counts)
-
-    def node_blocks(self, theta: FloatArray) -> list[FloatArray]:
-        """Sums of the shards' blocks."""
-        conditions = self.conditions
-        assert isinstance(conditions, NodeConditions)
-        sizes = [s.stop - s.start for s in conditions.slices]
-        numbers = np.split(self._sum(_node_blocks, theta), np.cumsum(np.square(sizes))[:-1])
-        return [block.reshape(size, size) for block, size in zip(numbers, sizes, strict=True)]
+    def summed(self, question: Callable[..., FloatArray], *arguments: object) -> FloatArray:
+        """Sum of the shards' answers."""
+        answer = self._problem.placed.total(_Summed(self._key, question, arguments))
+        assert answer is not None
+        return answer[0]
 
     def row_products(self, theta: FloatArray, v: FloatArray) -> FloatArray:
         """The shards' products, one after the other."""
@@ -154,11 +127,6 @@ class ShardedConditions(ConditionSums):
         codes, mask, weight = _gathered(self._problem, _Each(self._key, _rows), rows)
         assert codes is not None
         return SampleConditions(self.conditions, codes, mask, weight)
-
-    def _sum(self, question: Callable[..., FloatArray], *arguments: object) -> FloatArray:
-        answer = self._problem.placed.total(_Summed(self._key, question, arguments))
-        assert answer is not None
-        return answer[0]
 
 
 def _gathered(
@@ -247,29 +215,6 @@ def _rows(samples: SampleConditions, rows: IntArray) -> tuple[FloatArray | Int32
     """Some of the samples with their Z and weights."""
     chosen = samples.subset(rows)
     return chosen.codes, chosen.mask, chosen.weight
-
-
-def _meat(
-    samples: SampleConditions,
-    theta: FloatArray,
-    matrix: FloatArray | csr_array,
-    mean: FloatArray | None,
-    counts: bool,
-) -> FloatArray:
-    """The meat of independent samples, around the mean score of all of them."""
-    return samples.meat(theta, matrix, ScoreVariance(samples.weight, counts, None, mean))
-
-
-def _form(
-    samples: SampleConditions, theta: FloatArray, rows: FloatArray, mean: FloatArray | None, counts: bool
-) -> FloatArray:
-    """The meat of a few rows of weights."""
-    return samples.form(theta, rows, ScoreVariance(samples.weight, counts, None, mean))
-
-
-def _node_blocks(samples: SampleConditions, theta: FloatArray) -> FloatArray:
-    """The blocks of all components, one after the other."""
-    return np.concatenate([block.ravel() for block in samples.node_blocks(theta)])
 
 
 def _scores(samples: SampleConditions, theta: FloatArray, matrix: FloatArray | csr_array) -> FloatArray:
