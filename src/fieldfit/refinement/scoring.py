@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -263,56 +263,77 @@ def fisher_scoring(
     at = _At(theta, theta, states, np.ones(len(keep)))
     if keeper is not None and keeper.saved is not None:
         at = _At.of_state(keeper.saved, at, np.asarray(model.graph.cardinalities))
-    squared = np.nan
-    theta, base, states, sizes, distance, thin = at.theta, at.base, at.states, at.sizes, at.distance, at.thin
+    made: _Step | None = None
     with one_blas_thread(with_scipy=True):
         for step in range(at.step, _MOST_SCORING_STEPS + 1):
+            at = replace(at, step=step)
             seed = (random_state * 1_000_003 + _SCORING_STREAM + 97 * step) % (1 << 62)
-            with _kept(keeper, _At(theta, base, states, sizes, distance, thin, step)):
-                drawn = _mixed(model, theta, states, draws, thin, seed, free, f"FL~{draws}")
-            gap = (observed - drawn.mean)[keep] - precision[keep] * theta[keep] / total
+            with _kept(keeper, at):
+                drawn = _mixed(model, at.theta, at.states, draws, at.thin, seed, free, f"FL~{draws}")
+            gap = (observed - drawn.mean)[keep] - precision[keep] * at.theta[keep] / total
             if step == 1:
                 sizes = np.diag(drawn.covariance)[keep] + gap**2
-                sizes = np.where(sizes > 0, sizes, np.inf)
-            apart, chance = float(np.sum(gap**2 / sizes)), float(np.sum(np.diag(drawn.noise)[keep] / sizes))
-            if apart > _FURTHER * distance + _FURTHER_NOISE * chance:
-                theta = (base + theta) / 2
+                at = replace(at, sizes=np.where(sizes > 0, sizes, np.inf))
+            apart, chance = float(np.sum(gap**2 / at.sizes)), float(np.sum(np.diag(drawn.noise)[keep] / at.sizes))
+            if apart > _FURTHER * at.distance + _FURTHER_NOISE * chance:
+                at = replace(at, theta=(at.base + at.theta) / 2)
                 continue
-            base, distance = theta, apart
-            states, thin = drawn.states, drawn.thin
-            information = drawn.covariance[np.ix_(keep, keep)] * _inflation(drawn, len(keep))
-            inverse, rank = pseudo_inverse(information + P)
-            move = inverse @ gap
-            squared = float(move @ (information + P) @ move)
-            scale = min(1.0, _LONGEST / max(np.sqrt(squared), 1e-300))
-            theta = theta.copy()
-            theta[keep] += scale * move
-            noise = float(np.sum(inverse * drawn.noise[np.ix_(keep, keep)]))
-            # From the second step on both ends of a step have the noise of their draws.
-            short = squared <= max(_SHORT_STEP**2 * rank / total, _STEP_NOISE**2 * 2 * noise)
-            missed = gap - (information + P) @ move
-            determined = np.abs(missed).max(initial=0.0) <= _MISSED_GRADIENT * np.abs(gap).max(initial=0.0)
-            if scale == 1.0 and step > 1 and short and determined:
+            made = _scoring_step(drawn, gap, keep, P, total)
+            theta = at.theta.copy()
+            theta[keep] += made.move
+            at = _At(theta, at.theta, drawn.states, at.sizes, apart, drawn.thin, step)
+            if made.short and step > 1:
                 break
         else:
+            last = np.nan if made is None else made.length
             raise PolicyError(
-                f"'FL~{draws}': {_MOST_SCORING_STEPS} scoring steps did not settle; the last step was "
-                f"{np.sqrt(squared):.2g} standard deviations of a sample's log-likelihood. Give a penalty (sigma2), more "
-                f"draws, or a better first stage."
+                f"'FL~{draws}': {_MOST_SCORING_STEPS} scoring steps did not settle; the last step was {last:.2g} "
+                f"standard deviations of a sample's log-likelihood. Give a penalty (sigma2), more draws, or a better first "
+                f"stage."
             )
     whole = np.zeros(drawn.covariance.shape)
-    whole[np.ix_(keep, keep)] = information
+    whole[np.ix_(keep, keep)] = made.information
     account = ChainAccount(
         draws=drawn.draws,
         chains=chains,
-        thin=thin,
+        thin=at.thin,
         steps=step,
         effective=float(drawn.mixing.effective[keep].min()),
         r_hat=float(drawn.mixing.r_hat[keep].max()),
-        added=noise * total / max(1, rank),
+        added=made.noise * total / max(1, made.rank),
         seconds=time.perf_counter() - began,
     )
-    return ScoringFit(theta, account, samples, free, precision, whole, drawn.noise)
+    return ScoringFit(at.theta, account, samples, free, precision, whole, drawn.noise)
+
+
+class _Step(NamedTuple):
+    """A step, Î over the free parameters, its rank with the penalty, and what the noise of the draws adds to the variance.
+
+    ``length`` is that of the whole step, which may be shortened, and ``short`` says that none has to follow.
+    """
+
+    move: FloatArray
+    information: FloatArray
+    rank: int
+    noise: float
+    length: float
+    short: bool
+
+
+def _scoring_step(drawn: Drawn, gap: FloatArray, keep: IntArray, P: FloatArray, total: float) -> _Step:
+    """(Î + P)⁻¹ ``gap`` over the free parameters ``keep``, from the draws at θ."""
+    information = drawn.covariance[np.ix_(keep, keep)] * _inflation(drawn, len(keep))
+    inverse, rank = pseudo_inverse(information + P)
+    move = inverse @ gap
+    squared = float(move @ (information + P) @ move)
+    scale = min(1.0, _LONGEST / max(np.sqrt(squared), 1e-300))
+    noise = float(np.sum(inverse * drawn.noise[np.ix_(keep, keep)]))
+    # From the second step on both ends of a step have the noise of their draws.
+    short = squared <= max(_SHORT_STEP**2 * rank / total, _STEP_NOISE**2 * 2 * noise)
+    missed = gap - (information + P) @ move
+    determined = np.abs(missed).max(initial=0.0) <= _MISSED_GRADIENT * np.abs(gap).max(initial=0.0)
+    settled = bool(scale == 1.0 and short and determined)
+    return _Step(scale * move, information, rank, noise, float(np.sqrt(squared)), settled)
 
 
 def refuse_draws(model: FieldModel, draws: int, parameters: int) -> None:
