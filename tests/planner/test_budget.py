@@ -15,7 +15,7 @@ from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
 from fieldfit.planner import ingredients
 from fieldfit.planner.calibration import calibration
-from fieldfit.planner.candidates import Candidate, Floor, Origin, choose
+from fieldfit.planner.candidates import Candidate, Origin, choose
 from fieldfit.planner.convergence import (
     Steps,
     TooLateError,
@@ -137,13 +137,13 @@ def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
     # Nothing is better than maximum likelihood where the model is right: what lies below it does so by chance.
     lucky = [*found, replace(found[0], policy="FL + 0.1*PL2", variance=0.97, error=0.003, n_terms=2)]
     assert choose(lucky, Target(seconds=10.0))[0].policy == "FL + 0.1*PL2"
-    best, why = choose(lucky, Target(seconds=10.0), floor=Floor(1.0))
+    best, why = choose(lucky, Target(seconds=10.0), floor=np.inf)
     assert (best.policy, why) == ("FL", "none within the budget is clearly more accurate")
     # Where the model need not be right, it must be so by several standard errors.
-    assert choose(lucky, Target(seconds=10.0), floor=Floor(1.0, errors=3.0))[0].policy == "FL + 0.1*PL2"
+    assert choose(lucky, Target(seconds=10.0), floor=3.0)[0].policy == "FL + 0.1*PL2"
     noisy = [*found, replace(lucky[-1], variance=0.96, error=0.03)]
     assert choose(noisy, Target(seconds=10.0))[0].policy == "FL + 0.1*PL2"
-    assert choose(noisy, Target(seconds=10.0), floor=Floor(1.0, errors=3.0))[0].policy == "FL"
+    assert choose(noisy, Target(seconds=10.0), floor=3.0)[0].policy == "FL"
 
 
 def test_what_costs_more_and_is_less_accurate_is_not_recommended():

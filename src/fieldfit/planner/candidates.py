@@ -48,14 +48,6 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True)
-class Floor:
-    """A variance that no policy undercuts, or none by less than ``errors`` standard errors."""
-
-    variance: float
-    errors: float = math.inf
-
-
-@dataclass(frozen=True)
 class Candidate:
     """A policy of a plan: what a whole fit with it costs, and its variance.
 
@@ -142,13 +134,13 @@ def thinned(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def choose(
-    candidates: Sequence[Candidate], target: Target, n_parameters: int = 0, floor: Floor | None = None
+    candidates: Sequence[Candidate], target: Target, n_parameters: int = 0, floor: float | None = None
 ) -> tuple[Candidate, str]:
     """The recommendation and why. Policies with fewer than five samples for each parameter are the last resort.
 
-    What lies below the ``floor`` does so by the noise of the pilot's samples.
+    A variance below 1 by less than ``floor`` standard errors counts as 1, that of maximum likelihood: the noise of the
+    pilot's samples has made it so. None: there is no maximum likelihood.
     """
-    floor = floor or Floor(0.0)
     usable = [candidate for candidate in candidates if math.isfinite(candidate.variance)]
     if not usable:
         raise FieldfitError("None of the policies determines the parameters. Add PL1, which covers all variables.")
@@ -178,13 +170,14 @@ def choose(
     return best, f"the most accurate {among}"
 
 
-def _not_clearly_below(floor: Floor, candidate: Candidate) -> float:
-    """The variance, or that of the floor if it is below it by less than the floor's number of standard errors."""
-    near = math.isinf(floor.errors) or candidate.variance * (1 + floor.errors * candidate.error) >= floor.variance
-    return max(candidate.variance, floor.variance) if near else candidate.variance
+def _not_clearly_below(floor: float | None, candidate: Candidate) -> float:
+    """The variance, or 1 if it is below that by less than ``floor`` standard errors."""
+    if floor is None or (math.isfinite(floor) and candidate.variance * (1 + floor * candidate.error) < 1.0):
+        return candidate.variance
+    return max(candidate.variance, 1.0)
 
 
-def _most_accurate(candidates: Sequence[Candidate], floor: Floor) -> Candidate:
+def _most_accurate(candidates: Sequence[Candidate], floor: float | None) -> Candidate:
     """The most accurate; of those within half a percent, or what the pilot's sample can tell apart, the simplest.
 
     Fewer terms come first, then the cheaper. A second stage must be clearly cheaper than what is as accurate without it.
@@ -201,7 +194,7 @@ def _most_accurate(candidates: Sequence[Candidate], floor: Floor) -> Candidate:
     return min(close, key=lambda rival: (rival.n_terms, rival.cost * (_SECOND_STAGE if rival.second_stage else 1)))
 
 
-def _dominates(other: Candidate, rival: Candidate, floor: Floor) -> bool:
+def _dominates(other: Candidate, rival: Candidate, floor: float | None) -> bool:
     """Whether another policy costs less and is more accurate, beyond the noise of the pilot's samples, and as simple."""
     apart = max(_NOTICEABLE, 2 * max(other.error, rival.error))
     better = _not_clearly_below(floor, other) * (1 + apart) < _not_clearly_below(floor, rival)

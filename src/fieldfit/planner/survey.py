@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.models.work import clock
-from fieldfit.planner.candidates import Candidate, Floor, Origin, by_cost
+from fieldfit.planner.candidates import Candidate, Origin, by_cost
 from fieldfit.planner.costs import FitCost, FitCosts
 from fieldfit.planner.directions import search_criterion
 from fieldfit.planner.ingredients import Ingredient, PolicyTerms, mixture_text, placed
@@ -81,18 +81,12 @@ class Survey:
         return self.request.dataset.relative_weight is not None
 
     @property
-    def floor(self) -> Floor | None:
-        """The variance of maximum likelihood: no policy is below it, or counts as below it by chance.
+    def floor(self) -> float | None:
+        """By how many standard errors a variance must be below that of maximum likelihood to count as such.
 
-        Where one may be, the best of many policies must be so by three standard errors.
+        Infinite where none is; the best of many policies must be so by three. None: there is no maximum likelihood.
         """
-        return (
-            None
-            if self.moments.full is None
-            else Floor(1.0)
-            if self.is_bounded
-            else Floor(1.0, _CLEARLY_BELOW_ERRORS)
-        )
+        return None if self.moments.full is None else math.inf if self.is_bounded else _CLEARLY_BELOW_ERRORS
 
     @property
     def is_bounded(self) -> bool:
