@@ -14,13 +14,13 @@ the θ̃_j with the precisions of the separate fits as weights.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from fieldfit.models.field import FieldModel
-from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
+from fieldfit.refinement.conditions import Blocks, Conditions, NodeConditions, Sums
 from fieldfit.refinement.model_moments import ModelMoments, ScoreMoments, is_exact
 from fieldfit.refinement.model_moments import together as all_moments
 from fieldfit.refinement.optimal import MOST_CONDITIONS
@@ -55,9 +55,7 @@ class SeparateConditions(Conditions):
     def _nodes(self) -> tuple[NodeConditions, ...]:
         return tuple(self.together.alone(place) for place in range(len(self.together.nodes)))
 
-    def value_blocks(
-        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(self, codes: Int32Array, theta: FloatArray, *, single: bool = False) -> Blocks:
         """Stream g as (samples, block (k, p))."""
         del single
         for samples in self.row_blocks(len(codes)):

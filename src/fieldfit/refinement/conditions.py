@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Numbers in a block of conditions, and of residuals and instruments.
 _CONDITION_NUMBERS, _EVALUATED_NUMBERS = 1_000_000, 2_000_000
+#: A stream of (samples, block (k, p)).
+Blocks = Iterator[tuple[slice, FloatArray]]
 #: θ ↦ the sums of conditions (p,) over samples.
 Sums = Callable[[FloatArray], FloatArray]
 #: Pairs of instruments are summed for all components at once where their blocks have this many times as many entries; and
@@ -84,9 +86,7 @@ class Conditions(ABC):
         return self.model.n_parameters
 
     @abstractmethod
-    def value_blocks(
-        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(self, codes: Int32Array, theta: FloatArray, *, single: bool = False) -> Blocks:
         """Stream g as (samples, block (k, p)); ``single``: in single precision where that is faster."""
 
     @abstractmethod
@@ -287,9 +287,7 @@ class NodeConditions(Conditions):
             samples = slice(start, min(start + rows, len(codes)))
             yield samples, self.evaluate(codes[samples], theta)
 
-    def value_blocks(
-        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(self, codes: Int32Array, theta: FloatArray, *, single: bool = False) -> Blocks:
         """Stream g as (samples, block (k, p))."""
         for samples, evaluated in self.blocks(codes, theta, self._rows_evaluated):
             size = samples.stop - samples.start

@@ -23,7 +23,7 @@ from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Component
-from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums, scaled
+from fieldfit.refinement.conditions import Blocks, Conditions, NodeConditions, Sums, scaled
 from fieldfit.types import FloatArray, Int32Array, IntArray, PolicyError
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ class ScoreConditions(Conditions):
     def _problem(self, codes: Int32Array, parts: Sequence[FamilySelection]) -> FieldProblem:
         return FieldProblem(self._arrays, np.ascontiguousarray(codes), Selection(len(codes), tuple(parts)))
 
-    def value_blocks(
-        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(self, codes: Int32Array, theta: FloatArray, *, single: bool = False) -> Blocks:
         """Stream g as (samples, block (k, p))."""
         del single
         problem, untied = self._problem(codes, self._parts), self._ties.T @ theta
@@ -122,9 +120,7 @@ class StackedConditions(Conditions):
         self.score_coefficients = hstack(coefficients, format="csr")
         self.block_rows = min(part.block_rows for part in parts)
 
-    def value_blocks(
-        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(self, codes: Int32Array, theta: FloatArray, *, single: bool = False) -> Blocks:
         """Stream g as (samples, block (k, p))."""
         for samples in self.row_blocks(len(codes)):
             part_blocks = [
@@ -188,9 +184,7 @@ class StatisticConditions(Conditions):
         self.score_coefficients = eye_array(model.n_parameters, format="csr")
         self.block_rows = max(1, BLOCK_NUMBERS // max(1, self.size))
 
-    def value_blocks(
-        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(self, codes: Int32Array, theta: FloatArray, *, single: bool = False) -> Blocks:
         """Stream f as (samples, block (k, r))."""
         del theta, single
         for samples in self.row_blocks(len(codes)):

@@ -18,8 +18,8 @@ from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.refinement.conditions import Conditions, Sums, scaled
-from fieldfit.refinement.optimal import refine_densely
+from fieldfit.refinement.conditions import Blocks, Conditions, Sums, scaled
+from fieldfit.refinement.optimal import optimal_asymptotics, refine_densely
 from fieldfit.refinement.planned import PlanSetting, SkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, field_rows, weighed_stage
 from fieldfit.refinement.refined import Account
@@ -27,7 +27,6 @@ from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondSt
 from fieldfit.refinement.stacking import BLOCK_NUMBERS, Masking, Stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.stages.maximised import is_random, one_component
-from fieldfit.refinement.theory import optimal_asymptotics
 from fieldfit.types import FloatArray, Int32Array, PolicyError
 from fieldfit.variance import Asymptotics
 
@@ -103,9 +102,7 @@ class ControlConditions(Conditions):
             for p in self._policies
         ]
 
-    def value_blocks(
-        self, codes: Int32Array, theta: FloatArray, *, single: bool = False
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def value_blocks(self, codes: Int32Array, theta: FloatArray, *, single: bool = False) -> Blocks:
         """Stream g without Z as (samples, block (k, p))."""
         del single
         first, second = self._problems(codes)

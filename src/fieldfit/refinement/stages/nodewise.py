@@ -11,11 +11,11 @@ from fieldfit.data.samples import as_table
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.combination import combine_separate_fits
+from fieldfit.refinement.optimal import optimal_asymptotics
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting
 from fieldfit.refinement.separate_fits import HeldNodes, ShardedNodes
-from fieldfit.refinement.theory import optimal_asymptotics
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.types import DataError, PolicyError
 from fieldfit.variance import Asymptotics

@@ -13,7 +13,7 @@ from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.local import needs_local, refine_locally
-from fieldfit.refinement.optimal import SMALL_EXCESS, refine_densely
+from fieldfit.refinement.optimal import SMALL_EXCESS, optimal_asymptotics, refine_densely
 from fieldfit.refinement.planned import PlanSetting, SkippedError
 from fieldfit.refinement.planned_conditions import PlannedConditions, plan_conditions
 from fieldfit.refinement.refined import Account
@@ -21,7 +21,6 @@ from fieldfit.refinement.regression import WORTH
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
 from fieldfit.refinement.stacking import stack
 from fieldfit.refinement.staged import Staged
-from fieldfit.refinement.theory import optimal_asymptotics
 from fieldfit.types import PolicyError
 from fieldfit.variance import Asymptotics
 
