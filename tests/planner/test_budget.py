@@ -108,12 +108,12 @@ def test_a_pilot_finishes_its_iteration_however_late_it_is(monkeypatch):
     model = ff.MarkovRandomField([2, 3, 2], [(0, 1), (1, 2), (0, 1, 2)])
     x = model.sample(np.linspace(-1, 1, model.n_parameters), 200, random_state=0).values
     policy = ff.Policy.parse("PL1").bind(model.structure())
-    objective = penalised(model.compile(model.read(x), policy.draw(0, 0, len(x))), len(x), None)
+    objective = penalised(model.compile(model.read(x), policy.draw(0, 0, len(x))))
     readings = count()
     monkeypatch.setattr("fieldfit.planner.convergence.clock", lambda: float(next(readings)))
-    assert maximise(objective, len(x), deadline=1.5, grace=np.inf).iterations == 1
+    assert maximise(objective, deadline=1.5, grace=np.inf).iterations == 1
     with pytest.raises(TooLateError):
-        maximise(objective, len(x), deadline=next(readings) + 1.5)
+        maximise(objective, deadline=next(readings) + 1.5)
 
 
 def test_evaluations_grow_with_sentences_within_bounds():

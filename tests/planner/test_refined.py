@@ -10,7 +10,7 @@ import fieldfit as ff
 from fieldfit.inference import programs
 from fieldfit.planner import moments as gathering
 from fieldfit.planner.candidates import Candidate, Origin, choose
-from fieldfit.planner.convergence import steps_of, usual_steps
+from fieldfit.planner.convergence import penalised, steps_of, usual_steps
 from fieldfit.planner.planning import counted_steps
 from fieldfit.planner.request import Target
 from fieldfit.planner.survey import Survey
@@ -165,7 +165,7 @@ def test_statistical_tolerance_is_the_yardstick_of_costs_where_it_is_asked_for(g
     np.testing.assert_array_equal(fit.theta, direct.theta)
     dataset = model.read(x)
     problem = model.compile(dataset, ff.Policy.parse("FL").bind(model.structure()).draw(0, 0, len(x)))
-    steps = steps_of(problem, len(x), None, tol="statistical")
+    steps = steps_of(penalised(problem), tol="statistical")
     taken = fit.convergence.evaluations + fit.convergence.hessian_products
     assert steps.converged
     assert taken / 2 < steps.count < 2 * taken

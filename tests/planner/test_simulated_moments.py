@@ -96,14 +96,14 @@ def test_newton_fits_are_counted_by_their_matrices(field, monkeypatch):
     model, theta = field
     table = model.read(model.sample(theta, 300, random_state=4).values)
     problem = model.compile(table, Policy.parse("FL").bind(model.structure(table)).draw(0, 0, table.n))
-    objective = penalised(problem, 300.0, None)
+    objective = penalised(problem)
     assert objective.by_matrix
     monkeypatch.setattr("fieldfit.planner.convergence.least_seconds", lambda *_: 1.0)
-    solution, steps = timed_fit(objective, 300.0)
+    solution, steps = timed_fit(objective)
     assert solution.hessian_products > solution.iterations
     assert steps.equivalents == pytest.approx(solution.evaluations + solution.iterations + 1)
     # A fit that is stopped early is counted on the expansion of its objective.
-    assert steps_of(problem, 300.0, None).tried
+    assert steps_of(objective).tried
     readings = count()
     monkeypatch.setattr("fieldfit.planner.convergence.clock", lambda: 0.01 * next(readings))
-    assert not steps_of(problem, 300.0, None, deadline=0.04).tried
+    assert not steps_of(objective, deadline=0.04).tried

@@ -156,8 +156,8 @@ def test_each_family_is_fitted_for_its_own_number_of_evaluations():
     found = {}
     for text in ("PL1", "FL"):
         problem = model.compile(data, Policy.parse(text).bind(model.structure()).draw(0, 0, data.n))
-        steps = steps_of(problem, data.n, None)
-        solution = maximise(penalised(problem, data.n, None), data.n)
+        steps = steps_of(penalised(problem))
+        solution = maximise(penalised(problem))
         assert steps.converged
         assert steps.count == solution.evaluations + solution.hessian_products
         assert steps.equivalents > solution.evaluations

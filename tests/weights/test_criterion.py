@@ -12,7 +12,7 @@ from fieldfit.types import IdentifiabilityError, ModelError, PolicyError
 from fieldfit.variance.criterion import Criterion
 from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.choice import Exact, WeightsRidge, best_beta
-from fieldfit.weights.gershgorin import discs
+from fieldfit.weights.statistics import discs
 
 MODEL = ff.BoltzmannMachine(5)
 THETA = np.array([-1.0] * 5 + [1.0] * 5)

@@ -25,9 +25,8 @@ from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, PolicyError, WidthError
 from fieldfit.variance import Asymptotics, theory_moments
-from fieldfit.variance.common_draws import CommonDraws
 from fieldfit.variance.expectations import SIMULATED
-from fieldfit.variance.moments import MOST_ENUMERATED_STATES
+from fieldfit.variance.moments import MOST_ENUMERATED_STATES, CommonDraws
 from fieldfit.variance.sandwich import KINDS, between, efficiency, inverse_on
 
 _DRAW_BATCHES = 10

@@ -92,17 +92,16 @@ def usual_steps(r: int) -> Steps:
 
 def penalised(
     problem: Problem,
-    scale: float,
-    precision: FloatArray | None,
+    precision: FloatArray | None = None,
     row_weight: FloatArray | None = None,
     units: FloatArray | None = None,
 ) -> Objective:
     """The objective of a pilot: the penalty of the fit to come, and a trace of a ridge.
 
-    ``scale`` is the sum of weights; ``units`` (r,) are the sizes of the features (None: all 1).
+    ``units`` (r,) are the sizes of the features (None: all 1).
     """
-    r = problem.n_parameters
-    weight = RIDGE * scale * (np.ones(r) if units is None else units**2)
+    r, total = problem.n_parameters, problem.n_samples if row_weight is None else row_weight.sum()
+    weight = RIDGE * total * (np.ones(r) if units is None else units**2)
     if precision is not None:
         weight = np.maximum(weight, precision)
     return Objective(problem, weight, np.zeros(r), np.ones(r, dtype=bool), row_weight, units)
@@ -127,7 +126,6 @@ class _Watched(CountedObjective):
 
 def maximise(
     objective: Objective,
-    scale: float,
     tol: Tolerance = DEFAULT_TOL,
     deadline: float = math.inf,
     most_evaluations: float = math.inf,
@@ -146,14 +144,15 @@ def maximise(
         late = clock() > deadline or len(watched.calls) >= most_evaluations
         return late or (stop is not None and stop(progress, x))
 
-    gtol = _largest_gradient(tol, scale)
+    gtol = _largest_gradient(objective, tol)
     solution = watched.minimise(gtol=gtol, max_iter=PILOT_ITERATIONS, callback=done).uninterrupted()
     return solution if stop is None else stop.judged(solution, gtol)
 
 
-def _largest_gradient(tol: Tolerance, scale: float) -> float:
+def _largest_gradient(objective: Objective, tol: Tolerance) -> float:
     """The largest entry of the gradient at which a fit has converged in any case."""
-    return (DEFAULT_TOL if tol == "statistical" else tol) * max(scale, 1e-300)
+    total = objective.problem.n_samples if objective.row_weight is None else float(objective.row_weight.sum())
+    return (DEFAULT_TOL if tol == "statistical" else tol) * max(total, 1e-300)
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:
@@ -174,7 +173,6 @@ def to_the_end(solution: Solution, gtol: float) -> float:
 
 def timed_fit(
     objective: Objective,
-    scale: float,
     tol: Tolerance = DEFAULT_TOL,
     deadline: float = math.inf,
     most_evaluations: float = math.inf,
@@ -185,11 +183,11 @@ def timed_fit(
     One that is short and whose evaluations are not limited is timed twice.
     """
     began = clock()
-    solution = maximise(objective, scale, tol, deadline, most_evaluations, grace)
+    solution = maximise(objective, tol, deadline, most_evaluations, grace)
     seconds = clock() - began
     if seconds < SHORT and clock() + seconds < deadline and math.isinf(most_evaluations):
         began = clock()
-        maximise(objective, scale, tol, deadline, grace=math.inf)
+        maximise(objective, tol, deadline, grace=math.inf)
         seconds = min(seconds, clock() - began)
     x = np.asarray(solution.x)
     evaluation = least_seconds(lambda: objective.value_grad(x))
@@ -206,7 +204,7 @@ def timed_fit(
     overhead = max(seconds - equivalents * evaluation, 0.0)
     count = solution.evaluations + solution.hessian_products
     made = Steps(count, equivalents, overhead, solution.converged, product, start=_start_share(objective, solution))
-    whole = to_the_end(solution, _largest_gradient(tol, scale))
+    whole = to_the_end(solution, _largest_gradient(objective, tol))
     return solution, replace(made.times(whole), start=made.start / whole)
 
 
@@ -217,21 +215,11 @@ def _start_share(objective: Objective, solution: Solution) -> float:
     return (reached + 1) / (solution.iterations + 1)
 
 
-def steps_of(
-    problem: Problem,
-    scale: float,
-    precision: FloatArray | None,
-    *,
-    row_weight: FloatArray | None = None,
-    units: FloatArray | None = None,
-    tol: Tolerance = DEFAULT_TOL,
-    deadline: float = math.inf,
-) -> Steps:
-    """Fit the problem and count its steps; a usual number where not even an iteration is done before the deadline."""
-    objective = penalised(problem, scale, precision, row_weight, units)
+def steps_of(objective: Objective, tol: Tolerance = DEFAULT_TOL, deadline: float = math.inf) -> Steps:
+    """The steps of a fit, which is run; a usual number where not even an iteration is done before the deadline."""
     try:
-        steps = timed_fit(objective, scale, tol, deadline)[1]
+        steps = timed_fit(objective, tol, deadline)[1]
     except TooLateError:
-        return usual_steps(problem.n_parameters)
+        return usual_steps(objective.problem.n_parameters)
     # The gradient of Newton's method falls ever faster: its first iterations say little about the rest.
     return replace(steps, tried=steps.converged or not objective.by_matrix)

@@ -19,7 +19,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.models.work import FamilyWork, TimedSum, clock, least_seconds
-from fieldfit.planner.convergence import SHORT, Steps, steps_of, usual_steps
+from fieldfit.planner.convergence import SHORT, Steps, penalised, steps_of, usual_steps
 from fieldfit.planner.costs import TIMED_PASSES, timed_work
 from fieldfit.planner.pilot import PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request
@@ -304,10 +304,8 @@ class Builder:
             problem = expected_problem(
                 Policy((law,)).bind(model.structure(rows)), rows.n, partial(model.compile, rows)
             )
-        steps = steps_of(
-            problem, rows.total_weight, request.precision, row_weight=rows.sample_weight, units=model.feature_units,
-            tol=request.tol, deadline=deadline,
-        )  # fmt: skip
+        objective = penalised(problem, request.precision, rows.sample_weight, model.feature_units)
+        steps = steps_of(objective, request.tol, deadline)
         # A fit that was stopped early says less than PL1 does, which no family of sequences undercuts by much.
         alike = pilot.fewer is not pilot.rows or self._takes_as_many(
             Policy((law,)).bind(model.structure(rows)), problem

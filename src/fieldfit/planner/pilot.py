@@ -236,9 +236,8 @@ def run_pilot(request: Request) -> Pilot:
         rows = rows.subset(np.sort(random.choice(rows.n, effort.rows, replace=False)))
 
     def fit(problem: Problem, samples: Dataset, until: float) -> tuple[Solution, Steps, float]:
-        scale = samples.total_weight
-        objective = penalised(problem, scale, request.precision, samples.sample_weight, model.feature_units)
-        solution, steps = timed_fit(objective, scale, request.tol, until, most, grace=math.inf)
+        objective = penalised(problem, request.precision, samples.sample_weight, model.feature_units)
+        solution, steps = timed_fit(objective, request.tol, until, most, grace=math.inf)
         return solution, steps, float(solution.evaluations + solution.hessian_products)
 
     problem, fewer, scaling, before = plain_problem(model, rows), rows, 1.0, 0.0

@@ -15,9 +15,9 @@ from fieldfit.optim.simplex import minimise_on_simplex
 from fieldfit.types import FloatArray, IdentifiabilityError
 from fieldfit.variance.criterion import Criterion, WeightsCriterion
 from fieldfit.variance.mixture_moments import ZERO_EIGENVALUE, MixtureMoments
-from fieldfit.weights.gershgorin import discs
 from fieldfit.weights.groups import Groups
 from fieldfit.weights.result import WeightsResult
+from fieldfit.weights.statistics import discs
 
 #: What is taken instead of β must be better by more than rounding.
 _LEAST_GAIN = 1e-9

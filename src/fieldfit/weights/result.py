@@ -10,7 +10,7 @@ import numpy as np
 from fieldfit.optim import Solution
 from fieldfit.policies.policy import Policy
 from fieldfit.types import FieldfitError, FloatArray, Plain
-from fieldfit.weights.gershgorin import Gershgorin
+from fieldfit.weights.statistics import Gershgorin
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,8 @@ import numpy as np
 
 from fieldfit.policies.policy import Policy
 from fieldfit.types import Arrays, FileFormatError, FloatArray, Plain
-from fieldfit.weights.gershgorin import Gershgorin
 from fieldfit.weights.result import Round, WeightsResult, Work
+from fieldfit.weights.statistics import Gershgorin
 
 T = TypeVar("T")
 
