@@ -20,14 +20,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from fieldfit.data.samples import Table
+from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
-from fieldfit.refinement.planned import FirstStage, PlanSetting, SkippedError, StageWork
+from fieldfit.refinement.planned import PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse
-from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_samples
+from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage, TheorySetting, field_of
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
@@ -75,9 +75,9 @@ class OneStep(SecondStage):
         return first, FULL
 
     def fit(self, first: FirstFit) -> RefinedEstimate:
-        """The step. `field_samples` refuses chains, missing values and L1 penalties with a sentence."""
+        """The step. `field_of` refuses chains, missing values and L1 penalties with a sentence."""
         began = time.perf_counter()
-        model, dataset = field_samples(first, f"'{self.text(first.bound.policy)}'")
+        model, dataset = field_of(first, f"'{self.text(first.bound.policy)}'"), as_table(first.dataset)
         keep, precision, weight = np.flatnonzero(first.free), first.penalty.precision, dataset.sample_weight
         problem = compiled(model, dataset)
         slope = problem.value_grad(first.theta, weight)[1] - precision * first.theta
@@ -168,7 +168,7 @@ class PlannedStep:
         """What it does."""
         return "The second stage is one Newton step on the full likelihood."
 
-    def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
+    def work(self, first: tuple[FloatArray, FloatArray], moments: MixtureMoments, n: int) -> StageWork:
         """One evaluation of FL and one Hessian."""
         del first, moments, n
         return StageWork(0.0, 0.0, 1 + round(self.hessian_evaluations), term=self.limit)

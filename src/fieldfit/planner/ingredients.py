@@ -293,7 +293,7 @@ class Builder:
 
         They differ where samples have counts: with a random Z each copy is a sample.
         """
-        dataset = self.request.priced
+        dataset = self.request.dataset if self.request.shards is None else self.request.shards.rows
         return [dataset.copies(), dataset] if dataset.has_counts else [dataset]
 
     def _steps(self, law: Law, problem: Problem, deadline: float) -> Steps:

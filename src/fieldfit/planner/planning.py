@@ -20,7 +20,7 @@ from fieldfit.planner.survey import RefinedTerm, Survey
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.refinement.expansion import ExpandedObjective, expanded_fit
-from fieldfit.refinement.planned import FirstStage, PlannedStage, PlanSetting, PlanTerm, SkippedError, usual_stages
+from fieldfit.refinement.planned import PlannedStage, PlanSetting, PlanTerm, SkippedError, usual_stages
 from fieldfit.steps import expect
 from fieldfit.threads import one_blas_thread, use_threads
 from fieldfit.types import DataError, FieldfitError
@@ -217,9 +217,9 @@ def refined_terms(stages: Sequence[PlannedStage], moments: MixtureMoments, costs
     terms, place = list[RefinedTerm](), len(ingredients)
     for stage in stages:
         first, limit = stage.staged.first, stage.limit
-        stage_one = FirstStage(*placed(split_policy(first), ingredients))
-        cost = costs.second_stage(stage.work(stage_one, moments, costs.copies))
-        terms.append(RefinedTerm(stage, stage_one.lam, limit if isinstance(limit, int) else place, cost))
+        lam, beta = placed(split_policy(first), ingredients)
+        cost = costs.second_stage(stage.work((lam, beta), moments, costs.copies))
+        terms.append(RefinedTerm(stage, lam, limit if isinstance(limit, int) else place, cost))
         place += not isinstance(limit, int)
     return terms
 

@@ -107,11 +107,6 @@ class Request:
     shards: Shards | None = None
 
     @property
-    def priced(self) -> Dataset:
-        """The samples from which the work of a fit is counted: all, or those of one shard."""
-        return self.dataset if self.shards is None else self.shards.rows
-
-    @property
     def staged(self) -> tuple[Staged, ...]:
         """The estimators with a second stage among the policies."""
         return tuple(policy for policy in self.policies or () if isinstance(policy, Staged))

@@ -67,14 +67,6 @@ class PlanSetting:
 
 
 @dataclass(frozen=True)
-class FirstStage:
-    """λ and β of the first stage on the terms of a plan, whose moments are known."""
-
-    lam: FloatArray
-    beta: FloatArray
-
-
-@dataclass(frozen=True)
 class StageWork:
     """What a second stage takes beside the first: ``seconds`` and ``flops`` of its own, and steps on an objective.
 
@@ -108,8 +100,11 @@ class PlannedStage(Protocol):
     def limit(self) -> int | PlannedConditions:
         """The place of the plan's term that it agrees with in the limit, or moments of its own."""
 
-    def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
-        """What it takes with ``n`` samples; ``moments`` are those of the plan's terms, in all coordinates."""
+    def work(self, first: tuple[FloatArray, FloatArray], moments: MixtureMoments, n: int) -> StageWork:
+        """What it takes with ``n`` samples, after a ``first`` stage with λ and β on the plan's terms.
+
+        ``moments`` are those of the terms, in all coordinates.
+        """
 
 
 def usual_stages(

@@ -37,7 +37,7 @@ from fieldfit.refinement.model_moments import (
     together,
 )
 from fieldfit.refinement.optimal import MOST_CONDITIONS, MOST_CONDITIONS_TRIED, model_weights
-from fieldfit.refinement.planned import STAGE_SECONDS, FirstStage, PlanSetting, SkippedError, StageWork
+from fieldfit.refinement.planned import STAGE_SECONDS, PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.regression import RIDGES, WORTH, Weights, own_weights
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.refinement.staged import Staged
@@ -143,7 +143,7 @@ class PlannedConditions:
         scores = ConditionScores(self.samples, self.weights.matrix, bread=bread)
         return SampledTerm(str(self.staged), Noise.TOGETHER, scores)
 
-    def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
+    def work(self, first: tuple[FloatArray, FloatArray], moments: MixtureMoments, n: int) -> StageWork:
         """Computing weights, and a few sums over all samples, timed on the plan's."""
         samples = self.samples.some(_TIMED_DRAWS)
         rows = samples.n

@@ -23,7 +23,6 @@ from fieldfit.variance.meat import ScoreStream
 
 if TYPE_CHECKING:
     from fieldfit.data.dataset import Dataset
-    from fieldfit.data.table import Table
     from fieldfit.models.base import Model
     from fieldfit.models.field import FieldModel
     from fieldfit.models.problem import Problem
@@ -252,13 +251,6 @@ def second_stages() -> tuple[type[SecondStage], ...]:
             if isinstance(value, type) and issubclass(value, SecondStage) and key.lower() == entry.name
         ]
     return tuple(kinds)
-
-
-def field_samples(first: FirstFit, what: str) -> tuple[FieldModel, Table]:
-    """The model and samples of a first stage, if a second stage of moment conditions can be made for them."""
-    from fieldfit.data.samples import as_table
-
-    return field_of(first, what), as_table(first.dataset)
 
 
 def field_of(first: FirstFit, what: str) -> FieldModel:

@@ -16,7 +16,7 @@ from fieldfit.models.work import clock
 from fieldfit.objective import has_affordable_hessian
 from fieldfit.policies import Policy
 from fieldfit.refinement.expansion import ExpandedObjective, covariance_root, expanded_fit, newton_steps
-from fieldfit.refinement.planned import STAGE_SECONDS, FirstStage, PlannedStage, PlanSetting, SkippedError, StageWork
+from fieldfit.refinement.planned import STAGE_SECONDS, PlannedStage, PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.second_stage import FirstFit, SecondStage, TheorySetting, refuse_l1
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.statistical import FRACTION
@@ -122,7 +122,7 @@ class PlannedSteps:
             f"optimisation error is {100 * FRACTION:g}% of the sampling error."
         )
 
-    def work(self, first: FirstStage, moments: MixtureMoments, n: int) -> StageWork:
+    def work(self, first: tuple[FloatArray, FloatArray], moments: MixtureMoments, n: int) -> StageWork:
         """The optimiser's steps from A's estimate to where the optimisation error is small."""
         setting, place = self.setting, self.limit
         objective = ExpandedObjective(moments.J[place], moments.K[place, place], n, setting.precision)
@@ -138,10 +138,10 @@ class PlannedSteps:
         seconds = STAGE_SECONDS + clock() - began
         return StageWork(seconds, 0.0, solution.evaluations, solution.hessian_products, place)
 
-    def _distance(self, first: FirstStage, moments: MixtureMoments, n: int) -> FloatArray:
+    def _distance(self, first: tuple[FloatArray, FloatArray], moments: MixtureMoments, n: int) -> FloatArray:
         """A draw of θ̂_A − θ̂_B, from the variance of J_A⁻¹ψ_A − J_B⁻¹ψ_B over n."""
-        place, weight = self.limit, first.lam * first.beta
-        bread, meat = moments.mixture(first.lam, first.beta)
+        place, weight = self.limit, first[0] * first[1]
+        bread, meat = moments.mixture(*first)
         cross = sum((weight[f] * moments.K[f, place] for f in np.flatnonzero(weight)), np.zeros_like(bread))
         first_inverse = np.linalg.pinv(bread, rcond=1e-10, hermitian=True)
         second_inverse = np.linalg.pinv(moments.J[place], rcond=1e-10, hermitian=True)
