@@ -7,6 +7,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.data.sequences import Sequences
+from fieldfit.refinement.expansion import covariance_root
 from fieldfit.types import IdentifiabilityError, SeparationWarning
 from fieldfit.variance import range_inverse
 from fieldfit.variance.criterion import Criterion
@@ -294,3 +295,43 @@ def test_real_valued_attributes_of_tokens(scale, pairs, tmp_path):
         assert found.standard_error * unit == pytest.approx(wanted.standard_error, rel=1e-5)
     scaled.save(tmp_path / "fit")
     np.testing.assert_array_equal(ff.load(tmp_path / "fit").model.feature_units, scaled.model.feature_units)
+
+
+@pytest.mark.parametrize("constant", [-100.0, 1e3, 1e4])
+def test_constant_added_to_a_table_changes_nothing(constant):
+    """It cancels in every conditional probability."""
+    samples = np.random.default_rng(0).integers(0, 2, (500, 2))
+
+    def with_constant(added: float) -> ff.Fit:
+        biases = [ff.Factor((k,), [0, 1.0], f"h{k}") for k in range(2)]
+        return ff.fit(ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), BOTH + added, "J"), *biases]), samples, "PL1")
+
+    expected, fit = with_constant(0.0), with_constant(constant)
+    assert fit.separated == ()
+    np.testing.assert_allclose(fit.theta, expected.theta, rtol=1e-6)
+    np.testing.assert_allclose(fit.standard_errors(), expected.standard_errors(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [2.0**-20, 2.0**20])
+def test_units_do_not_change_where_a_fit_stops_by_its_sampling_error(factor):
+    random = np.random.default_rng(5)
+    tables = [random.normal(size=shape) for shape in ((3, 3, 2), (3, 2, 1), (3, 3, 2, 1))]
+    scopes, names = ((0, 1), (1, 2), (0, 1, 2)), (("a", "b"), ("c",), ("d",))
+
+    def model(scale: float) -> ff.MarkovRandomField:
+        factors = [ff.Factor(*row) for row in zip(scopes, (scale * table for table in tables), names, strict=True)]
+        return ff.MarkovRandomField([3, 3, 2], factors)
+
+    samples = model(1.0).sample([0.5, -0.4, 0.6, 0.3], 1500, 0).codes
+    expected, fit = (ff.fit(model(scale), samples, "PL1 >> FL") for scale in (1.0, factor))
+    np.testing.assert_allclose(fit.theta * factor, expected.theta, rtol=1e-10)
+
+
+def test_root_of_a_covariance_is_the_same_in_all_units():
+    """Distances that plans draw with it are then the same too."""
+    factor = np.random.default_rng(1).normal(size=(5, 5))
+    scale = 2.0 ** np.array([0, 26, -26, 13, 0])
+    covariance = factor @ factor.T
+    np.testing.assert_allclose(
+        covariance_root(covariance * scale[:, None] * scale), scale[:, None] * covariance_root(covariance), rtol=1e-10
+    )

@@ -79,7 +79,12 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             )
         counted = CountedObjective.of(objective)
         near_enough = StatisticalStop(
-            objective, prepared.random_state, gtol=gtol, calls=counted.calls, matrices=counted.matrices
+            objective,
+            prepared.random_state,
+            gtol=gtol,
+            calls=counted.calls,
+            matrices=counted.matrices,
+            units=objective.free_units,
         )
         objective = counted
     elif settings.as_start:

@@ -138,9 +138,28 @@ class FieldModel(FieldInference):
 
     @cached_property
     def feature_units(self) -> FloatArray | None:
-        """The power of two nearest to the largest absolute value of each feature; None where all are 1."""
+        """The power of two nearest to the size of each feature; None where all are 1.
+
+        The size is the largest absolute value, or the largest range in the table of a factor if that is smaller: a constant
+        that is added to a table cancels.
+        """
         sizes = np.zeros(self.n_parameters)
-        np.maximum.at(sizes, self.features.indices, np.abs(self.features.data))
+        values, columns = self.features.data, self.features.indices
+        np.maximum.at(sizes, columns, np.abs(values))
+        if np.any(values != 1.0):
+            rows = np.repeat(np.arange(self.graph.table_size), np.diff(self.features.indptr))
+            factors = np.searchsorted(self.graph.offsets, rows, side="right") - 1
+            pairs, place, counts = np.unique(
+                factors * self.n_parameters + columns, return_inverse=True, return_counts=True
+            )
+            # An entry that is not stored is 0.
+            is_full = counts == np.diff(self.graph.offsets)[pairs // self.n_parameters]
+            largest, smallest = (np.where(is_full, extreme, 0.0) for extreme in (-np.inf, np.inf))
+            np.maximum.at(largest, place, values)
+            np.minimum.at(smallest, place, values)
+            ranges = np.zeros(self.n_parameters)
+            np.maximum.at(ranges, pairs % self.n_parameters, largest - smallest)
+            sizes = np.where(ranges > 0, np.minimum(sizes, ranges), sizes)
         units: FloatArray = np.exp2(np.round(np.log2(np.where(sizes > 0, sizes, 1.0))))
         return units if np.any(units != 1.0) else None
 

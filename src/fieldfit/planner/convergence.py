@@ -138,7 +138,9 @@ def maximise(
     """
     plain = objective.problem, objective.precision, objective.start, objective.free, objective.row_weight
     watched = _Watched(*plain, objective.units, last=deadline + grace)
-    stop = StatisticalStop(objective, matrices=watched.matrices) if tol == "statistical" else None
+    stop = None
+    if tol == "statistical":
+        stop = StatisticalStop(objective, matrices=watched.matrices, units=objective.free_units)
 
     def done(progress: Progress, x: FloatArray) -> bool:
         late = clock() > deadline or len(watched.calls) >= most_evaluations

@@ -34,7 +34,7 @@ def expanded_fit(
     tol: float | None = None,
 ) -> Solution:
     """The optimiser of a fit of ``problem`` on an expansion of its objective, with a statistical stop where tol is None."""
-    stop = StatisticalStop(objective, seed)
+    stop = StatisticalStop(objective, seed, units=units)
     plain = problem.optimiser == "lbfgs"
     solution = minimise(
         objective.value_grad,
@@ -108,6 +108,8 @@ class ExpandedObjective:
 
 
 def covariance_root(matrix: FloatArray) -> FloatArray:
-    """A root of a symmetric matrix without its negative part."""
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    """A root of a symmetric matrix without its negative part, scaled to a unit diagonal first: the same in all units."""
+    scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2 * unit[:, None] * unit)
+    return np.asarray(scale[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))

@@ -96,8 +96,12 @@ def start_tolerance(objective: Objective, seed: int) -> float:
     """A gradient (in units of the features) that is small against its sampling error, for an estimate that is a start."""
     x = objective.start[objective.free]
     score = objective.signed_score(x, np.random.default_rng(seed))
-    units = objective.free_units
-    return _START_GRADIENT * float(np.abs(score if units is None else score / units).max(initial=0.0))
+    return _START_GRADIENT * _largest(score, objective.free_units)
+
+
+def _largest(gradient: FloatArray, units: FloatArray | None) -> float:
+    """The largest entry of a gradient with respect to ``units * x``."""
+    return float(np.abs(gradient if units is None else gradient / units).max(initial=0.0))
 
 
 @dataclass
@@ -106,6 +110,7 @@ class StatisticalStop:
 
     ``gtol`` is the gradient norm at which the optimiser would stop by itself, 0 where it would not, ``calls`` counts
     its evaluations and Hessian products so far, and ``matrices`` has the Hessian of its last step if it is a matrix.
+    The optimiser measures gradients in ``units`` of the features (None: 1).
     """
 
     objective: Objective | ExpandedObjective
@@ -113,6 +118,7 @@ class StatisticalStop:
     gtol: float = 0.0
     calls: list[None] = field(default_factory=list)
     matrices: list[FloatArray] = field(default_factory=list)
+    units: FloatArray | None = None
     fraction: float = FRACTION
     error: float = float("inf")
     products: int = 0
@@ -200,7 +206,7 @@ class StatisticalStop:
         """Whether the gradient is small against a sum of scores with random signs, which costs one evaluation once."""
         if not self._scores:
             self._probe(np.array(x))
-        return gradient_norm <= self.fraction * float(np.abs(self._scores[0]).max())
+        return gradient_norm <= self.fraction * _largest(self._scores[0], self.units)
 
     def _probe(self, x: FloatArray) -> None:
         """Add a sum of scores with random signs; these change little near the optimum."""

@@ -17,6 +17,7 @@ from fieldfit.objective import has_affordable_hessian
 from fieldfit.policies import Policy
 from fieldfit.refinement.expansion import ExpandedObjective, covariance_root, expanded_fit, newton_steps
 from fieldfit.refinement.planned import STAGE_SECONDS, PlannedStage, PlanSetting, SkippedError, StageWork
+from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.second_stage import FirstFit, SecondStage, TheorySetting, refuse_l1
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.statistical import FRACTION
@@ -143,8 +144,8 @@ class PlannedSteps:
         place, weight = self.limit, first[0] * first[1]
         bread, meat = moments.mixture(*first)
         cross = sum((weight[f] * moments.K[f, place] for f in np.flatnonzero(weight)), np.zeros_like(bread))
-        first_inverse = np.linalg.pinv(bread, rcond=1e-10, hermitian=True)
-        second_inverse = np.linalg.pinv(moments.J[place], rcond=1e-10, hermitian=True)
+        first_inverse = bread_inverse(bread)
+        second_inverse = bread_inverse(moments.J[place])
         between = first_inverse @ cross @ second_inverse
         spread = first_inverse @ meat @ first_inverse - between - between.T
         spread += second_inverse @ moments.K[place, place] @ second_inverse
