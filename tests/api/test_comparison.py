@@ -139,6 +139,10 @@ def test_tests_that_cannot_be_made_are_refused():
         full.score_test()
     with pytest.raises(ModelError, match="is not fixed"):
         null.score_test(["x0:x1"])
+    with pytest.raises(ModelError, match="only coefficients that are 0"):
+        full.wald_test({"x0:x1": 0.0})
+    with pytest.raises(FieldfitError, match="rows is 'model'; it must be an integer"):
+        full.summary("model")
 
 
 @pytest.mark.slow

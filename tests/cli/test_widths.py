@@ -49,6 +49,16 @@ def test_only_what_cannot_fit_is_shortened_in_its_middle(capsys, monkeypatch, wi
     assert any(line.startswith("short ") for line in printed)
 
 
+def test_numbers_are_whole_in_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    columns = ("parameter", "estimate", "std_error", "z", "p", "lower", "upper")
+    numbers = (-12.3456, 10.1234, -101.2345, 1.5e-12, -21.0001, 31.4567)
+    rows = (("Rehnquist:O.Connor", *numbers),)
+    print_table(PlainTable("", columns, rows, "", ("", ".4f", ".4f", ".4f", ".1e", ".4f", ".4f")))
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.split()[1:] == ["-12.3456", "10.1234", "-101.2345", "1.5e-12", "-21.0001", "31.4567"]
+
+
 def test_sentences_fold_at_spaces_and_the_widest_column_gives_way(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     rows = (("name", "a sentence that is too long for a line " * 3, 12345),)

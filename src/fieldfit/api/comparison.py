@@ -167,6 +167,8 @@ def wald_statistic(fit: StandardErrors, rows: FloatArray, value: object, kind: K
             f"The hypothesis has {len(rows)} restriction{'s' if len(rows) > 1 else ''}; value must be one finite number, "
             f"or one for each, and is {value!r}."
         )
+    if not rows.any(axis=1).all():
+        raise ModelError("A restriction has only coefficients that are 0; it needs at least one other number.")
     gap = rows @ fit.theta - wanted
     covariance = fit.accuracy(kind).covariance_of(rows)
     if np.isnan(covariance).any():

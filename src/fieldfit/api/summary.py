@@ -10,6 +10,7 @@ import numpy as np
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples, few_samples_for_tests, held_by_penalty, no_spread, pull_of, under_model
 from fieldfit.api.estimate_table import identified_table
+from fieldfit.arguments import whole_number
 from fieldfit.report.shown import first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.variance import DenseAccuracy
@@ -42,6 +43,7 @@ def summary(fit: Fit, rows: int = 20, *, kind: Kind = "robust", level: float = 0
     >>> print(fit.summary())  # doctest: +ELLIPSIS
     boltzmann...
     """
+    rows = whole_number(rows, "rows", 0)
     lines = [
         f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}",
         *timed_course(fit),

@@ -88,13 +88,15 @@ def print_table(table: PlainTable) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from fieldfit.cli.widths import column_widths, shorten_words
+    from fieldfit.cli.widths import GAP, column_widths, shorten_words
 
     target = console()
     rows = table.texts()
     natural = [max(map(cell_len, column)) for column in zip(table.columns, *rows, strict=True)]
     is_text = [not table.numeric(c) for c in range(len(table.columns))]
     widths = column_widths(natural, is_text, target.width)
+    # In a narrow terminal lines wrap: a number without its last digits would be another number.
+    target.width = max(target.width, sum(widths) + GAP * (len(widths) - 1))
     mark = "…" if target.encoding.startswith("utf") else "~"
     # The simple box needs characters outside ASCII; rich falls back by itself where the encoding has none.
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left", show_edge=False)

@@ -154,7 +154,7 @@ def _sentence(path: str | os.PathLike[str], folder: str, error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{shown} was not written because the disk is full; an older file there is unchanged. Free some space."
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{shown} was not written: no permission to write in {folder}. Choose another folder or its rights."
+        return f"{shown} was not written: no permission to write in {folder}. Choose another folder."
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return f"{shown} was not written because the folder {folder} does not exist. Create it first."
     reason = error.strerror or str(error)

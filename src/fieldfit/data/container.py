@@ -207,7 +207,7 @@ class _Reader:
         except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
             reason = getattr(error, "strerror", None) or str(error)
             raise FileAccessError(
-                f"{self.path} cannot be opened: {reason}. Check the path and its rights."
+                f"{self.path} cannot be opened: {reason}. Check the path and its permissions."
             ) from error
 
     def read_archive(self, file: IO[bytes], size: int, kind: str | None) -> tuple[Plain, Arrays]:

@@ -46,7 +46,7 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
         raise
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         reason = getattr(error, "strerror", None) or str(error)
-        raise FileAccessError(f"{shown} cannot be opened: {reason}. Check the path and its rights.") from error
+        raise FileAccessError(f"{shown} cannot be opened: {reason}. Check the path and its permissions.") from error
     if data[:2] == b"\x1f\x8b":
         try:
             data = _unpacked(data, shown)
@@ -119,7 +119,7 @@ def opened_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise FileAccessError(f"{shown} cannot be read: {reason}. Check the path and its rights.") from error
+        raise FileAccessError(f"{shown} cannot be read: {reason}. Check the path and its permissions.") from error
 
 
 def lines_of(stream: IO[bytes], shown: str) -> Iterator[bytes]:
