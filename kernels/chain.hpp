@@ -51,7 +51,7 @@ struct ChainData {
     const uint8_t* active;        // (n_tokens), tokens in some selected segment; null: all
     const int64_t* chunk_ptr;     // (n_blocks * n_chunks + 1) into order
     const int64_t* block_offset;  // (n_blocks + 1), first token of each block
-    const int64_t* order;         // sequences by chunk, longest first within a chunk
+    const int64_t* order;         // sequences by chunk, longest first among neighbours
     const uint32_t* hot_ptr;      // (n_tokens + 1)
     const uint16_t* hot_rows;     // rows of the hot table
     const double* hot_values;     // null: all 1
@@ -78,12 +78,15 @@ struct ChainData {
 };
 
 // The end of the batch that begins at place q of `order`, in a chunk that ends at `last`: long sequences with many
-// labels go by twos and threes, or alone.
+// labels go by twos and threes, or alone. The recursions need the longest first, so a batch also ends before a sequence
+// that is longer than the one before it.
 static inline int64_t batch_end(const ChainData& data, int64_t q, int64_t last) {
-    int64_t tokens = 0, end = q;
+    int64_t tokens = 0, before = 0, end = q;
     for (; end < last && end < q + chain_batch; ++end) {
-        tokens += data.offsets[data.order[end] + 1] - data.offsets[data.order[end]];
-        if (end > q && tokens > data.batch_tokens) break;
+        const int64_t length = data.offsets[data.order[end] + 1] - data.offsets[data.order[end]];
+        tokens += length;
+        if (end > q && (tokens > data.batch_tokens || length > before)) break;
+        before = length;
     }
     return end;
 }
