@@ -14,6 +14,7 @@ from fieldfit import networks
 from fieldfit.api import finished_parts
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim import Progress
+from fieldfit.shards.backend import LocalBackend
 from fieldfit.types import FieldfitError, FileAccessError
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
@@ -117,6 +118,17 @@ def test_other_computations_and_damage_are_refused(tmp_path, answers):
         with pytest.raises(FieldfitError, match=f"another computation: it had another {meaning}"):
             other()
     header, arrays = read_container(state)
+    folds = ff.Checkpoint(tmp_path / "folds", resume=True)
+    x, model = only(answers), MODEL
+    ff.cross_validate(model, x, folds=2, sigma2=1.0, backend=LocalBackend(), checkpoint=folds)
+    ff.cross_validate(model, x, folds=2, sigma2=1.0, backend=LocalBackend(), progress=print, checkpoint=folds)
+    for options, meaning in (
+        ({"folds": 3, "sigma2": 1.0}, "number of folds"),
+        ({"folds": 2, "sigma2": 2.0}, "penalty or option"),
+        ({"folds": 2, "sigma2": 1.0, "sample_weight": np.arange(len(x)) % 2 + 1.0}, "set of samples or weights"),
+    ):
+        with pytest.raises(FieldfitError, match=f"another computation: it had another {meaning}"):
+            ff.cross_validate(model, x, backend=LocalBackend(), checkpoint=folds, **options)
     for damage in (
         {"0.couplings": arrays["0.couplings"][:-1]},
         {"0.couplings": arrays["0.couplings"].astype(np.float32)},

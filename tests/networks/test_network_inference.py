@@ -10,7 +10,7 @@ import pytest
 from fieldfit import networks
 from fieldfit.networks.centrality_intervals import _amount, _fitted_mixture, _moments, _posterior_means
 from fieldfit.networks.debiased import debiased_couplings, debiased_with_covariances, debiased_with_errors
-from fieldfit.types import FieldfitWarning, ModelError, SeparationWarning
+from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError, SeparationWarning
 
 
 def influence_of_each_sample(x, weights, j, coefficients):
@@ -201,6 +201,16 @@ def test_centralities_of_equal_columns_have_no_interval(frame):
         networks.centrality_intervals(frame, replace(networks.nodewise_network(frame), regressions=None))
 
 
+def test_intervals_refuse_columns_in_another_order(frame):
+    network = networks.nodewise_network(frame)
+    for data in (frame[frame.columns[::-1]], frame.iloc[:, :3], frame.rename(columns={"a": "z"})):
+        for intervals in (networks.centrality_intervals, networks.edge_intervals, networks.predictability):
+            with pytest.raises(ModelError, match="not the variables of the network"):
+                intervals(data, network)
+    with pytest.raises(FieldfitError, match="need a Network"):
+        networks.centrality_intervals(frame, 3)  # type: ignore[arg-type]
+
+
 @pytest.mark.slow
 def test_intervals_of_centralities_cover(draw, chain):
     # 500 intervals of each measure, five of each sample and correlated: a share of 0.95 has a standard error of at most
@@ -230,6 +240,28 @@ def test_case_dropping_is_stable_for_many_samples_only(frame):
     assert fewer["strength"] < coefficients["strength"]
     again = networks.case_dropping(frame, resamples=20)
     np.testing.assert_array_equal(again.correlations, found.correlations)
+
+
+@pytest.mark.parametrize("number", [-1, 0, 2.5, "3", True, None])
+def test_resamples_and_seeds_are_checked(frame, number):
+    for resampled in (networks.case_dropping, networks.bootstrap):
+        with pytest.raises(ModelError, match=r"number of resamples is .*; it must be an integer"):
+            resampled(frame, resamples=number)
+        if number != 0:
+            with pytest.raises(FieldfitError, match="random_state is"):
+                resampled(frame, resamples=2, random_state=number)
+
+
+def test_case_dropping_refuses_what_networks_refuse(frame):
+    rare = frame.assign(rare=np.arange(len(frame)) == 0)
+    with pytest.raises(DataError, match="edges cannot be estimated"):
+        networks.case_dropping(rare.astype(int), resamples=2)
+    found = networks.CaseDropping(np.array([0.25]), np.ones((1, 2, 4)))
+    with pytest.raises(ModelError, match="level is 95"):
+        found.coefficients(level=95)
+    for correlation in (70, -0.1, np.nan, "x"):
+        with pytest.raises(ModelError, match="correlation is"):
+            found.coefficients(correlation)  # type: ignore[arg-type]
 
 
 def test_stability_selection_finds_the_chain(frame):

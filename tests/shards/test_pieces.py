@@ -360,6 +360,14 @@ def test_patterns_on_the_command_line(tmp_path, capsys, kind):
     capsys.readouterr()
     assert run(["fit", "potts", pattern]) == 2
     assert "--states" in capsys.readouterr().err
+    other = frame[["a", "c", "b"]]
+    _ = (
+        other.to_csv(tmp_path / "part2.csv", index=False)
+        if kind == "csv"
+        else other.to_parquet(tmp_path / "part2.parquet")
+    )
+    assert run(["fit", "boltzmann", pattern]) == 2
+    assert "Part 3 of the data has the column 'c' where part 1 has 'b'." in capsys.readouterr().err
     assert run(["fit", "boltzmann", pattern, "--leave-out", "a"]) == 2
     assert "a pattern of files" in capsys.readouterr().err
     assert run(["fit", "boltzmann", str(tmp_path / "none*.csv")]) == 2

@@ -115,7 +115,7 @@ def cross_validate(
                 fitted = {"check_drift": False, **options, "sigma2": penalty}
                 validation = _Fold(candidate, dataset, text, score, random_state, fitted)
                 with (
-                    kept_parts(parts, member, **validation.identity) as part,
+                    kept_parts(parts, member, **validation.identity, number_of_folds=folds) as part,
                     stepped(f"cross-validation of {text}", range(folds)) as counted,
                 ):
                     for fold in counted:
@@ -155,14 +155,17 @@ class _Fold:
     def identity(self) -> dict[str, str]:
         """What the losses depend on, besides the folds."""
         header, arrays = self.model.complete(self.dataset).specification()
-        given = [np.asarray(value) for value in self.options.values() if isinstance(value, np.ndarray)]
+        # Neither the workers nor who is told of the progress change the losses.
+        options = {name: value for name, value in self.options.items() if name not in ("backend", "progress")}
+        options["on_workers"] = self.options.get("backend") is not None
+        given = [np.asarray(value) for value in options.values() if isinstance(value, np.ndarray)]
         return {
             "kind": "cross-validation",
             "model": digest_of(repr(sorted(header.items())), *(arrays[name] for name in sorted(arrays))),
             "policy": f"{self.policy}, scored by {self.score}",
-            "options": digest_of(repr(sorted(self.options.items())), *given),
+            "penalty_or_option": digest_of(repr(sorted(options.items())), *given),
             "random_state": str(self.random_state),
-            "samples": exact_fingerprint(self.dataset),
+            "set_of_samples_or_weights": exact_fingerprint(self.dataset),
         }
 
     def losses(self, inside: IntArray, outside: IntArray, fold: int) -> dict[str, FloatArray]:

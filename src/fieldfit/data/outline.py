@@ -53,8 +53,11 @@ class TableOutline(Outline):
         """Two rows with the lowest and the highest state of each column."""
         for number, outline in enumerate(outlines):
             if outline.names != self.names:
+                pairs = zip(self.names, outline.names, strict=True)
+                first, other = next((name, other) for name, other in pairs if name != other)
                 raise DataError(
-                    f"Piece {number} has the columns {outline.names[:5]}…, and piece 0 {self.names[:5]}…."
+                    f"Part {number + 1} of the data has the column {other!r} where part 1 has {first!r}. All parts need "
+                    "the same columns in the same order."
                 )
         highest = np.max([outline.highest for outline in outlines], axis=0)
         if (highest < 0).any():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.finished_parts import Kept, kept_parts
+from fieldfit.arguments import seed
 from fieldfit.networks.centrality import MEASURES, centralities
 from fieldfit.networks.debiased import debiased_couplings, debiased_with_errors
 from fieldfit.networks.network import Network
@@ -189,7 +190,7 @@ def bootstrap(
     assert network.regressions is not None
     rows, counts = answers.distinct[0], answers.counts
     _, errors = debiased_with_errors(rows, counts.astype(np.float64), network.regressions, network.thresholds)
-    draw = bootstrap_weights(counts, np.random.default_rng(random_state))
+    draw = bootstrap_weights(counts, np.random.default_rng(seed(random_state)))
 
     def estimated(weights: FloatArray) -> dict[str, FloatArray]:
         regressions, thresholds = chosen_regressions(rows, weights, gamma)

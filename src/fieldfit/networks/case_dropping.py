@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import count_of, number_from_zero, seed
 from fieldfit.networks.centrality import MEASURES, centralities
+from fieldfit.networks.intervals import checked_level
 from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions
 from fieldfit.networks.resampling import Progress, batches, subsets
-from fieldfit.networks.responses import read_responses
-from fieldfit.types import FloatArray
+from fieldfit.networks.responses import checked_for_regressions, read_responses
+from fieldfit.types import FloatArray, ModelError
 
 if TYPE_CHECKING:
     import pandas
@@ -97,6 +99,9 @@ class CaseDropping:
         """
         import pandas
 
+        checked_level(level)
+        if number_from_zero(correlation, "correlation", ModelError) > 1:
+            raise ModelError(f"correlation is {correlation}; it must be at most 1, as 0.7.")
         stable = np.mean(self.correlations >= correlation, axis=1) >= level
         best = np.max(np.where(stable, self.shares[:, None], 0.0), axis=0)
         return pandas.Series(best, index=list(MEASURES))
@@ -143,11 +148,12 @@ def case_dropping(
     """
     combine = checked_rule(rule)
     check_gamma(gamma)
-    answers = read_responses(data)
+    resamples = count_of(resamples, "The number of resamples")
+    answers = checked_for_regressions(read_responses(data))
     rows, counts = answers.distinct[0], answers.counts
     n = int(counts.sum())
     whole = centralities(combine(chosen_regressions(rows, counts[None].astype(np.float64), gamma)[0][0]))
-    random = np.random.default_rng(random_state)
+    random = np.random.default_rng(seed(random_state))
     correlations = np.zeros((len(_SHARES), resamples, len(MEASURES)))
     for place, share in enumerate(_SHARES):
         done = 0

@@ -8,8 +8,8 @@ import numpy as np
 
 from fieldfit.arguments import instance_of
 from fieldfit.networks.network import Network
-from fieldfit.networks.responses import read_responses
-from fieldfit.types import FloatArray, ModelError
+from fieldfit.networks.responses import answers_to
+from fieldfit.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas
@@ -103,9 +103,7 @@ def predictability(data: object, network: Network) -> pandas.DataFrame:
     """
     import pandas
 
-    answers = read_responses(data)
-    if answers.names != network.names:
-        raise ModelError("The columns of the table are not the variables of the network.")
+    answers = answers_to(data, network.names)
     rows, share = answers.distinct[0].astype(np.float64), answers.counts / answers.counts.sum()
     weights = network.couplings if network.regressions is None else network.regressions
     predicted = rows @ weights.T + network.thresholds > 0

@@ -26,7 +26,7 @@ from scipy import stats
 from fieldfit.networks.debiased import debiased_with_covariances
 from fieldfit.networks.intervals import checked_level, missing_answers, regressions_of
 from fieldfit.networks.network import Network
-from fieldfit.networks.responses import read_responses
+from fieldfit.networks.responses import answers_to
 from fieldfit.types import FloatArray
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def centrality_intervals(data: object, network: Network, *, level: float = 0.95)
 
     checked_level(level)
     regressions = regressions_of(network)
-    answers = read_responses(data)
+    answers = answers_to(data, network.names)
     estimate, covariances = debiased_with_covariances(
         answers.distinct[0], answers.counts.astype(np.float64), regressions, network.thresholds
     )

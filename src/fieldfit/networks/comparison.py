@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.finished_parts import Kept, kept_parts
+from fieldfit.arguments import seed
 from fieldfit.networks.intervals import false_discovery_rates
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions, resampled_networks
@@ -226,7 +227,7 @@ def compare_groups(
     together = answers.subset(np.isin(answers.groups, list(both)) & answers.whole)
     observed = _weights(together, list(both))
     first, second = resampled_networks(together.names, together.distinct[0], observed, gamma=gamma, rule=rule)
-    draw = permuted_groups(together.counts, int(first.n), np.random.default_rng(random_state))
+    draw = permuted_groups(together.counts, int(first.n), np.random.default_rng(seed(random_state)))
 
     def compared(weights: FloatArray) -> dict[str, FloatArray]:
         couplings = combine(chosen_regressions(together.distinct[0], weights, gamma)[0])

@@ -11,11 +11,11 @@ from scipy import stats
 
 from fieldfit.api.fitting import fit
 from fieldfit.api.result import Fit
-from fieldfit.arguments import numbers_of
+from fieldfit.arguments import instance_of, numbers_of
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.debiased import debiased_with_errors
 from fieldfit.networks.network import Network
-from fieldfit.networks.responses import Responses, read_responses
+from fieldfit.networks.responses import Responses, answers_to
 from fieldfit.types import DataError, FloatArray, ModelError, SeparationWarning
 from fieldfit.variance.separation import infinite_optimum
 
@@ -56,9 +56,7 @@ def refit(data: object, network: Network, **options: Any) -> Fit:
     >>> fitted.theta.shape, fitted.converged
     ((3,), True)
     """
-    answers = read_responses(data)
-    if answers.names != network.names:
-        raise ModelError("The columns of the table are not the variables of the network.")
+    answers = answers_to(data, network.names)
     model = BoltzmannMachine(network.m, np.array(network.pairs).reshape(-1, 2), biases=True, names=network.names)
     return fit(model, answers.table(), options.pop("policy", "PL1"), wide_rows="drop", **options)
 
@@ -106,7 +104,7 @@ def edge_intervals(
 
     checked_level(level)
     regressions = regressions_of(network)
-    answers: Responses = read_responses(data)
+    answers = answers_to(data, network.names)
     estimate, error = debiased_with_errors(
         answers.distinct[0], answers.counts.astype(np.float64), regressions, network.thresholds
     )
@@ -155,6 +153,7 @@ def checked_level(level: float) -> None:
 
 def regressions_of(network: Network) -> FloatArray:
     """The regressions of the network (m, m)."""
+    instance_of(network, Network, "Debiased intervals need a Network")
     if network.regressions is None:
         raise ModelError("Debiased intervals need a network from regressions. Use nodewise_network.")
     return network.regressions

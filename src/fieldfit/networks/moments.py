@@ -17,7 +17,7 @@ from fieldfit.api.runaway import DRIFT
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.network import Network
-from fieldfit.networks.responses import read_responses
+from fieldfit.networks.responses import answers_to
 from fieldfit.report.moments import draw_moments
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError, RunawayWarning
 
@@ -160,10 +160,8 @@ def compare_moments(
     >>> moments.runs_away, moments.triplets.shape
     (False, (2, 1))
     """
-    answers = read_responses(data)
     names, model, theta = _field_of(network)
-    if answers.names != names:
-        raise ModelError("The columns of the table are not the variables of the network.")
+    answers = answers_to(data, names)
     rows = answers.codes[answers.whole]
     if not len(rows):
         raise DataError("Every row has missing values; moments need complete rows.")

@@ -14,7 +14,7 @@ from fieldfit.data.group_labels import group_like
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
 from fieldfit.named import closest_names
-from fieldfit.types import BoolArray, DataError, FieldfitWarning, IntArray
+from fieldfit.types import BoolArray, DataError, FieldfitWarning, IntArray, ModelError
 from fieldfit.words import counted
 
 #: Fewest rows of a network. A value that occurs less often than `_RARE` times gets a warning.
@@ -212,6 +212,14 @@ def read_responses(
     codes = table.codes[:, kept].astype(np.int8)
     values = tuple((table.states[place][0], table.states[place][1]) for place in kept)
     return Responses(tuple(used), codes, values, groups)
+
+
+def answers_to(data: object, names: tuple[str, ...]) -> Responses:
+    """Read the answers to the variables of a network. Raises an error for other columns, or another order."""
+    answers = read_responses(data)
+    if answers.names != names:
+        raise ModelError("The columns of the table are not the variables of the network, in their order.")
+    return answers
 
 
 def checked_for_regressions(answers: Responses) -> Responses:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.finished_parts import Kept, kept_parts
+from fieldfit.arguments import seed
 from fieldfit.networks.logistic_paths import logistic_paths
 from fieldfit.networks.nodewise import checked_rule, split
 from fieldfit.networks.resampling import Progress, batches, halves
@@ -163,7 +164,7 @@ def stability_selection(
     largest = float(logistic_paths(rows, counts[None].astype(np.float64), length=1).lambdas.max())
     lambdas = largest * np.geomspace(1.0, _RATIO, _LENGTH)
     selected = np.zeros((_LENGTH, m, m))
-    draw = halves(counts, np.random.default_rng(random_state))
+    draw = halves(counts, np.random.default_rng(seed(random_state)))
 
     def counted_edges(weights: FloatArray) -> dict[str, FloatArray]:
         coefficients = logistic_paths(rows, weights, lambdas=lambdas).coefficients.transpose(0, 2, 1, 3)
