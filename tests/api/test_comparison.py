@@ -114,6 +114,10 @@ def test_wald_restrictions_in_all_their_forms():
     R = np.zeros((1, 6))
     R[0, [0, 5]] = 1, -1
     assert difference.statistic == pytest.approx(fit.wald_test(R).statistic)
+    assert fit.wald_test("x0:x1 - x3:x2").statistic == difference.statistic
+    assert fit.functional("2*x1:x0 - x2:x3").estimate == 2 * fit.theta[0] - fit.theta[5]
+    with pytest.raises(ModelError, match=r"'x9:x2' is not a parameter; the nearest"):
+        fit.wald_test(["x0:x1", "x0:x1 - x9:x2"])
     twice = fit.wald_test(np.repeat(R, 2, axis=0))
     assert (twice.statistic, twice.degrees_of_freedom) == pytest.approx((difference.statistic, 1))
     with pytest.raises(ModelError, match="contradict"):

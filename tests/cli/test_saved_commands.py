@@ -92,6 +92,8 @@ def test_hypotheses(run, refused, nested):
     assert same["p"] == pytest.approx(fit.wald_test({"b:d": 1, "c:d": -1}).p)
     assert run("test", nested[0], "b:d==0.5", "--json").json["p"] == pytest.approx(fit.wald_test("b:d", 0.5).p)
     assert run("test", nested[0], "d:b == c:d", "--json").json["p"] == same["p"]
+    assert run("test", nested[0], "2*b:d - 2*d:c", "--json").json["p"] == pytest.approx(same["p"])
+    assert "'b:z' is not a parameter" in refused("test", nested[0], "b:d - b:z")
     assert same["caution"] is None
     assert "does not name a parameter; the nearest names are 'b:d', 'b:c'" in refused("test", nested[0], "b:z")
     assert "where a number or a parameter should be" in refused("test", nested[0], "b:d==much")

@@ -22,7 +22,7 @@ import numpy as np
 from fieldfit.api.accuracies import score_variance
 from fieldfit.api.cautions import few_samples, without_spread
 from fieldfit.api.estimate_table import parameter_estimates
-from fieldfit.api.functionals import combination, unit_rows
+from fieldfit.api.functionals import combination, contrast, unit_rows
 from fieldfit.api.refinement import refuse_refined
 from fieldfit.arguments import has_entries, instance_of, one_of
 from fieldfit.docstrings import SHARED, filled
@@ -105,7 +105,8 @@ def wald_test(
     Parameters
     ----------
     hypothesis : str, dict, sequence of these or ndarray of shape (q, r)
-        Parameters, mappings {parameter: coefficient}, or the matrix R. Linearly dependent rows count once.
+        Parameters, contrasts such as ``"x0:x1 - x1:x2"``, mappings {parameter: coefficient}, or the matrix R. Linearly
+        dependent rows count once.
     value : float or sequence of float, default: 0.0
         Value of each row of R θ.
     %(kind)s
@@ -117,7 +118,7 @@ def wald_test(
     Examples
     --------
     %(fit)s
-    >>> print(fit.wald_test([{"x0:x1": 1, "x1:x2": -1}]))
+    >>> print(fit.wald_test("x0:x1 - x1:x2"))
     Wald test: 2.5873, p = 0.1077 (χ² with 1 degree of freedom)
     """
     rows = restrictions(fit, hypothesis)
@@ -192,7 +193,8 @@ def restrictions(fit: StandardErrors, hypothesis: object) -> FloatArray:
     if not items:
         raise ModelError("The hypothesis is empty.")
     rows = []
-    for item in items:
+    for given in items:
+        item = contrast(given, names) if isinstance(given, str) else given
         rows.append(
             combination(item, names)[None] if isinstance(item, Mapping) else unit_rows(places_of(item, names), r)
         )

@@ -15,7 +15,7 @@ import numpy as np
 from fieldfit.api.estimate_table import two_sided
 from fieldfit.arguments import has_entries
 from fieldfit.docstrings import SHARED, filled
-from fieldfit.named import places_of
+from fieldfit.named import nearest_names, places_of, turned
 from fieldfit.types import FloatArray, IntArray, ModelError
 
 #: Most parameters for which a missing gradient is computed by differences (two evaluations for each).
@@ -146,10 +146,12 @@ def value_and_gradient(
 ) -> tuple[str, float, FloatArray]:
     """Name, value and gradient of a functional.
 
-    ``g``: a parameter's name or number, a mapping {parameter: coefficient}, a vector of coefficients, or a function of θ;
-    ``gradient`` belongs to a function: a function of θ or a vector, None for central differences.
+    ``g``: a parameter's name or number, a contrast, a mapping {parameter: coefficient}, a vector of coefficients, or a
+    function of θ; ``gradient`` belongs to a function: a function of θ or a vector, None for central differences.
     """
     r = len(theta)
+    if isinstance(g, str):
+        g = contrast(g, names)
     if isinstance(g, str | int | np.integer):
         place = places_of(g, names)
         if len(place) != 1:
@@ -258,23 +260,25 @@ def terms_of(text: str) -> list[tuple[float, str, str]]:
 def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
     """A parameter's name, or the coefficients of the parameters in ``"a - b"``, ``"2*a + b"`` or ``"+1·a -1·b"``.
 
-    A text that is the name of a parameter means that parameter. Signs need spaces around them, because names may
-    contain signs (``B-NP->I-NP``).
+    A text that is the name of a parameter means that parameter, and pairs have either order. Signs need spaces around them,
+    because names may contain signs (``B-NP->I-NP``).
     """
     terms = terms_of(text)
-    wanted = {text, *(part for _, *both in terms for part in both)}
+    parts = [text, *(part for _, *both in terms for part in both)]
+    wanted = {spelling for part in parts for spelling in (part, turned(part))}
     known = {name for name in names if name in wanted}  # one pass: names are created on access
-    if not terms or text in known:
+    if not terms or known & {text, turned(text)}:
         return text
     coefficients: dict[str, float] = {}
     for sign, term, bare in terms:
         match = _FACTOR.fullmatch(term)
-        name, factor = (term, 1.0) if match is None or term in known else (bare, float(match[1]))
-        if name not in known:
+        alone = match is None or bool(known & {term, turned(term)})
+        part, factor = (term, 1.0) if alone or match is None else (bare, float(match[1]))
+        name = next((spelling for spelling in (part, turned(part)) if spelling in known), None)
+        if name is None:
             raise ModelError(
-                f"functionals has {text!r}, in which {name!r} is not a parameter; write a name, or a contrast with spaces "
-                f"around its signs such as 'a - b' or '2*a + b'. The first parameters are "
-                f"{[names[k] for k in range(min(5, len(names)))]}."
+                f"In {text!r}, {part!r} is not a parameter; {nearest_names(part, names)}. Write a name, or a contrast with "
+                f"spaces around its signs such as 'a - b' or '2*a + b'."
             )
         coefficients[name] = coefficients.get(name, 0.0) + sign * factor
     return coefficients

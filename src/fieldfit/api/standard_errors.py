@@ -303,8 +303,8 @@ class StandardErrors(FitState):
         Parameters
         ----------
         g : str, int, dict, array_like or callable
-            A parameter's name or number; a mapping from parameters to coefficients, such as ``{"x0:x1": 1, "x2:x3":
-            -1}`` for a difference; a vector of coefficients; or a function of θ.
+            A parameter's name or number; a contrast such as ``"x0:x1 - x2:x3"`` or ``"2*x0:x1 + x2:x3"``; a mapping from
+            parameters to coefficients; a vector of coefficients; or a function of θ.
         gradient : callable, array_like or None, default: None
             Gradient of the function. None: by finite differences.
         %(kind)s

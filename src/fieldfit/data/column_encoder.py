@@ -489,8 +489,9 @@ def _check_columns(spec: FeatureSpec, text: ColumnText, label_column: int | None
     for column in spec.columns:
         if column >= text.n_columns:
             raise DataError(
-                f"The features {spec.name!r} read column {column} (counted from 0), but {text.sources[0][0]} has "
-                f"only {counted(text.n_columns, 'columns')}. Give the columns of the training file, in the same order."
+                f"The features {spec.name!r} read column {column} (counted from 0). A token of "
+                f"{text.sources[0][0].removesuffix(', token')} has {counted(text.n_columns, 'columns')}. Give the columns "
+                f"of training, in the same order, in a list of sentences (predict_single takes one sentence)."
             )
         if column == label_column:
             raise DataError(

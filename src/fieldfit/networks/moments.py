@@ -63,8 +63,8 @@ class NetworkMoments:
     >>> moments = networks.compare_moments(x, networks.nodewise_network(x), draws=2000)
     >>> moments.means.shape, moments.drift < 0.1
     ((2, 3), True)
-    >>> moments
-    <NetworkMoments: 300 complete rows, 2,000 draws; means differ by at most 0.023 (0.7 standard errors)>
+    >>> print(str(moments)[:78])
+    <NetworkMoments: 300 complete rows, 2,000 draws; means differ by at most 0.005
     """
 
     means: FloatArray
@@ -77,9 +77,10 @@ class NetworkMoments:
 
     def __repr__(self) -> str:
         away = "; the network runs away from the data" if self.runs_away else ""
+        far = np.abs(np.stack([self.means[1], self.elsewhere]) - self.means[0]).max(axis=1)
         return (
-            f"<NetworkMoments: {self.rows:,} complete rows, {self.draws:,} draws; means differ by at most "
-            f"{self.drift:.3f} ({self.drift_in_errors:.1f} standard errors){away}>"
+            f"<NetworkMoments: {self.rows:,} complete rows, {self.draws:,} draws; means differ by at most {far[0]:.3f}, in "
+            f"chains from random states by {far[1]:.3f} (at most {self.drift_in_errors:.1f} standard errors){away}>"
         )
 
     @property

@@ -37,7 +37,8 @@ def wald(
         list[str],
         typer.Argument(
             metavar="HYPOTHESIS…",
-            help="NAME (tests NAME==0), NAME==VALUE or NAME==NAME. 'group:*' means all names that match.",
+            help="NAME (tests NAME==0), NAME==VALUE, NAME==NAME or a contrast such as 'a:b - c:d'. 'group:*' means all "
+            "names that match.",
         ),
     ],
     data: Annotated[
@@ -124,6 +125,7 @@ def fixed_parameters(rows: Sequence[Plain], values: Sequence[float]) -> tuple[li
 
 def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[dict[str, float]], list[float]]:
     """Each text as coefficients of parameters and the value that their sum has under the hypothesis."""
+    from fieldfit.api.functionals import contrast
     from fieldfit.named import nearest_names
     from fieldfit.types import ModelError
 
@@ -132,6 +134,11 @@ def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[d
     values: list[float] = []
     for text in texts:
         left, equals, right = (_in_order(part.strip(), known) for part in text.partition("=="))
+        terms = contrast(left, names)
+        if isinstance(terms, dict):
+            values.append(_number(right, text) if equals else 0.0)
+            rows.append(terms)
+            continue
         if left not in known and ("*" in left or "?" in left):
             from fieldfit.named import places_of
 
