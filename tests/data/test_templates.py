@@ -138,7 +138,7 @@ def test_prediction_without_the_label_column():
     assert encoded.labels.tolist() == [-1, -1]
     assert len(encoded.indices) == 2
     assert encoder.encode(parse_columns("")).n_sequences == 0
-    with pytest.raises(DataError, match=r"has only 1 column\. Give"):
+    with pytest.raises(DataError, match=r"has 1 column\. Give the columns"):
         encoder.encode(parse_columns("He\n"))
     with pytest.raises(DataError, match="has 4 columns; the features were learnt from 3"):
         encoder.encode(parse_columns("He PRP B-NP x\n"))
