@@ -204,7 +204,8 @@ def _tied_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
     theta = ff.fit(model, images, "FL", sigma2=SIGMA2).theta
     rows, points = [], []
     for policy in TIED_POLICIES:
-        fit = ff.fit(model, images, policy, sigma2=SIGMA2, start=theta)
+        # Only the cost counts here: a tied field is wrong for digits, and by PL1 its means differ from theirs.
+        fit = ff.fit(model, images, policy, sigma2=SIGMA2, start=theta, check_drift=False)
         assert fit.cost is not None
         milliseconds = 1000 * _evaluation_seconds(fit)
         theory = ff.asymptotics(model, theta, policy, n_simulated=DRAWS)

@@ -42,7 +42,7 @@ def test_plans_and_theory():
     theory = ff.asymptotics(model, [1.0, -1.0, 0.5], "PL1")
     assert f'<th scope="row">root</th><td>{theory.efficiency():.4f}</td>' in theory._repr_html_()
     drawn = ff.asymptotics(model, [1.0, -1.0, 0.5], "PL1", method="simulation", n_simulated=500)
-    assert drawn._repr_html_().count(" ± ") == 3
+    assert drawn._repr_html_().count(" ± ") == 4
 
 
 def test_results_are_one_line():

@@ -66,9 +66,9 @@ class _Group:
 
     def mixture(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """λ and β of all ingredients."""
-        lam, beta, own = np.zeros(self.count), np.zeros(self.count), np.ones(len(self.members))
-        own[self.free] = np.clip(z[: len(self.free)], 0.0, 1.0)
-        lam[self.members], beta[self.members] = own, np.maximum(z[len(self.free) :], 0.0) / self.size
+        lam, beta, shares = np.zeros(self.count), np.zeros(self.count), np.ones(len(self.members))
+        shares[self.free] = np.clip(z[: len(self.free)], 0.0, 1.0)
+        lam[self.members], beta[self.members] = shares, np.maximum(z[len(self.free) :], 0.0) / self.size
         return lam, beta
 
 
