@@ -145,8 +145,9 @@ def test_tests_that_cannot_be_made_are_refused():
         null.score_test(["x0:x1"])
     with pytest.raises(ModelError, match="only coefficients that are 0"):
         full.wald_test({"x0:x1": 0.0})
+    wrong: Any = "model"
     with pytest.raises(FieldfitError, match="rows is 'model'; it must be an integer"):
-        full.summary("model")
+        full.summary(rows=wrong)
 
 
 @pytest.mark.slow
