@@ -75,7 +75,7 @@ class Case:
 
     def metric(self) -> np.ndarray:
         """The information of FL at the true θ, or of PL1 where that cannot be computed."""
-        theory = ff.asymptotics(self.model, self.theta, "PL1", n_simulated=4000)
+        theory = ff.theory(self.model, self.theta, "PL1", n_simulated=4000)
         return theory.bread if theory.mle_covariance is None else np.linalg.pinv(theory.mle_covariance)
 
 
@@ -243,7 +243,7 @@ def exact_gain(case: Case | ChainCase, flops: Callable[[str], float]) -> str:
         return ""
 
     def variance(policy: str) -> float:
-        return ff.asymptotics(case.model, case.theta, policy).efficiency("root")
+        return ff.theory(case.model, case.theta, policy).efficiency("root")
 
     lines = []
     for refined in EXACT:

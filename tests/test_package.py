@@ -18,12 +18,12 @@ def test_no_public_name_hides_a_submodule():
     assert not submodules & set(ff.__all__)
 
 
-@pytest.mark.parametrize("name", ["variance", "weights", "planner", "models", "policies"])
+@pytest.mark.parametrize("name", ["asymptotics", "weights", "planner", "models", "policies"])
 def test_importing_a_submodule_binds_a_module(name):
     module = importlib.import_module(f"fieldfit.{name}")
     assert isinstance(module, types.ModuleType)
     assert getattr(ff, name) is module
-    assert callable(ff.asymptotics)
+    assert callable(ff.theory)
     assert type(ff) is types.ModuleType
 
 

@@ -184,10 +184,10 @@ def test_fits_tests_and_checks_show_theirs(clock, monkeypatch):
 def test_theory_and_plans_show_theirs(clock, monkeypatch):
     wide = ff.BoltzmannMachine.grid(5, 5)
     theta = 0.1 * np.ones(wide.n_parameters)
-    text = _spoken(monkeypatch, clock, lambda: ff.asymptotics(wide, theta, "PL1", n_simulated=200))
+    text = _spoken(monkeypatch, clock, lambda: ff.theory(wide, theta, "PL1", n_simulated=200))
     assert "theory: 5 of " in text
     many = ff.BoltzmannMachine.grid(13, 1)  # 8,192 states
-    assert "theory: 5 of 8" in _spoken(monkeypatch, clock, lambda: ff.asymptotics(many, np.ones(12), "PL1"))
+    assert "theory: 5 of 8" in _spoken(monkeypatch, clock, lambda: ff.theory(many, np.ones(12), "PL1"))
     monkeypatch.setattr(steps, "_on_terminal", lambda: False)  # as in a notebook, without a thread
     for budget in ({}, {"flops": 1e9}, {"budget": "5s"}):
         text = _spoken(monkeypatch, clock, partial(ff.plan, MODEL, X, **budget))

@@ -26,7 +26,6 @@ _HOMES = {
     "Policy": "fieldfit.policies",
     "Potts": "fieldfit.models.potts",
     "TiedField": "fieldfit.models.tied",
-    "asymptotics": "fieldfit.api.theory",
     "best_weights": "fieldfit.api.best_weights",
     "compare": "fieldfit.api.comparison",
     "component_flops": "fieldfit.api.mixtures",
@@ -42,6 +41,7 @@ _HOMES = {
     "refine": "fieldfit.api.refine",
     "set_threads": "fieldfit.threads",
     "show_progress": "fieldfit.steps",
+    "theory": "fieldfit.api.theory",
     "update_weights": "fieldfit.api.best_weights",
     "use_threads": "fieldfit.threads",
 }
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from fieldfit.api.projection import project as project
     from fieldfit.api.refine import refine as refine
     from fieldfit.api.result import Fit as Fit
-    from fieldfit.api.theory import asymptotics as asymptotics
+    from fieldfit.api.theory import theory as theory
     from fieldfit.api.validation import cross_validate as cross_validate
     from fieldfit.data.locate import find_data as find_data
     from fieldfit.estimators.crf_tagger import CRFTagger as CRFTagger

@@ -208,7 +208,7 @@ def _tied_grid(images: NDArray[np.int64], folder: Path, page: Page) -> None:
         fit = ff.fit(model, images, policy, sigma2=SIGMA2, start=theta, check_drift=False)
         assert fit.cost is not None
         milliseconds = 1000 * _evaluation_seconds(fit)
-        theory = ff.asymptotics(model, theta, policy, n_simulated=DRAWS)
+        theory = ff.theory(model, theta, policy, n_simulated=DRAWS)
         error = (theory.monte_carlo_error or {}).get("root", 0.0)
         exact = policy == "FL"  # the MLE relative to itself
         variance, error = (1.0, 0.0) if exact else (theory.efficiency("root"), error)

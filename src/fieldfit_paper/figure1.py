@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fieldfit import BoltzmannMachine, Policy, asymptotics, component_flops
+from fieldfit import BoltzmannMachine, Policy, component_flops, theory
 from fieldfit.plots import PlainTable, SelectionBox, draw_boxes, make_folder, save_figure
 from fieldfit.types import BoolArray, FloatArray, Plain
 from fieldfit_paper.tables import Reproduction
@@ -75,9 +75,7 @@ def column_major(theta: FloatArray) -> FloatArray:
 
 def variance_of(policy: str, theta: FloatArray, formula: str) -> float:
     """det of the variance relative to maximum likelihood; ``formula`` is "published" or "exact"."""
-    chosen = asymptotics(
-        BoltzmannMachine(NODES), theta, policy, formula="exact" if formula == "exact" else "published"
-    )
+    chosen = theory(BoltzmannMachine(NODES), theta, policy, formula="exact" if formula == "exact" else "published")
     return chosen.efficiency("det")
 
 
@@ -125,9 +123,9 @@ def reproduce(out: Path | None, scale: str = "small") -> Reproduction:
             size = family.size or 0
             names += [_component_name(*family.component(j)) for j in range(size)]
         selected = np.ones((len(names), SAMPLES), dtype=bool) if box.drawn is None else box.drawn
-        theory = {form: asymptotics(model, THETA, box.policy, formula=form) for form in ("published", "exact")}
-        variance = {form: theory[form].efficiency("det") for form in theory}
-        trace = {form: theory[form].efficiency("trace") for form in theory}
+        results = {form: theory(model, THETA, box.policy, formula=form) for form in ("published", "exact")}
+        variance = {form: results[form].efficiency("det") for form in results}
+        trace = {form: results[form].efficiency("trace") for form in results}
         picture = SelectionBox(
             box.title,
             tuple(names),

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fieldfit import BoltzmannMachine, FamilyMixtures, asymptotics, condition_count, family_mixtures, fit
+from fieldfit import BoltzmannMachine, FamilyMixtures, condition_count, family_mixtures, fit, theory
 from fieldfit.plots import Panel, PlainTable, Series, draw_panels, lower_left, make_folder, save_figure
 from fieldfit.types import FloatArray, Plain
 from fieldfit_paper.figure3 import FAMILIES, NODES, PAIRS, THETA, policy_grid
@@ -108,11 +108,11 @@ def exact(case: Case) -> list[Plain]:
     records = mixtures_of(case, family_mixtures(case.model, case.theta, FAMILIES))
     for distance in case.distances:
         policy = f"PL1 >> optimal({distance})"
-        root = asymptotics(case.model, case.theta, policy).efficiency("root")
+        root = theory(case.model, case.theta, policy).efficiency("root")
         records.append(_record(case, "refined", policy, "exact", root - 1, refined_flops(case, first, distance)))
     for share in SHARES:
         policy = f"PL1 >> {share:g}*FL"
-        root = asymptotics(case.model, case.theta, policy).efficiency("root")
+        root = theory(case.model, case.theta, policy).efficiency("root")
         records.append(_record(case, "control", policy, "exact", root - 1, 2 * first + share * full))
     records.append(_record(case, "full", "FL", "exact", 0.0, full))
     return records

@@ -253,15 +253,15 @@ def test_sentences_and_labels_that_are_no_lists_get_a_sentence(value):
 
 def test_arrays_are_no_words_and_no_states():
     with pytest.raises(ModelError, match="formula is array"):
-        ff.asymptotics(MODEL, np.zeros(3), "PL1", formula=np.array([1, 2]))
+        ff.theory(MODEL, np.zeros(3), "PL1", formula=np.array([1, 2]))
     with pytest.raises(ModelError, match="method is array"):
-        ff.asymptotics(MODEL, np.zeros(3), "PL1", method=np.array([1, 2]))
+        ff.theory(MODEL, np.zeros(3), "PL1", method=np.array([1, 2]))
     with pytest.raises(ModelError, match="given has 1 entries for 3 variables"):
         MODEL.sample(np.zeros(3), 10, 0, given=np.array(1.0))
 
 
 def test_variances_that_rounding_hides_are_said_to_be_not_identified():
-    theory = ff.asymptotics(MODEL, [1000.0, -1000.0, 500.0], "PL1")
+    theory = ff.theory(MODEL, [1000.0, -1000.0, 500.0], "PL1")
     assert np.isnan(np.diag(theory.covariance)).all()
     assert "3 not identified" in repr(theory)
     assert "not identified (NaN): 3 of 3 parameters" in str(theory)

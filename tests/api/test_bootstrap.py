@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.types import DataError, FieldfitError
-from fieldfit.variance.expectations import replicate_seeds
 
 MODEL = ff.BoltzmannMachine(3)
 X = MODEL.sample([1.0, -1.0, 0.5], 300, random_state=0).values

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics import expectations
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.variance import expectations
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "models"))
 from chain_oracle import random_sequences, random_symbols

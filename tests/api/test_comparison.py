@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics import expectations
 from fieldfit.types import DataError, FieldfitError, ModelError
-from fieldfit.variance import expectations
 
 MODEL = ff.BoltzmannMachine(4)
 NULL = np.array([-1.0, 1.0, 0.5, -0.5, 0.0, 0.0])

@@ -63,7 +63,7 @@ def test_both_kinds_of_intervals_cover_inside_the_family(policy):
     assert 0.93 < found["robust"] < 0.97, found
     assert 0.93 < found["model"] < 0.97, found
     if policy in NOISY:
-        half = 1.96 * ff.asymptotics(MODEL, THETA, policy, formula="published").standard_errors(N)
+        half = 1.96 * ff.theory(MODEL, THETA, policy, formula="published").standard_errors(N)
         assert np.mean(np.abs(estimates - THETA) <= half) < 0.92
 
 

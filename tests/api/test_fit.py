@@ -290,7 +290,7 @@ def test_samples_in_forbidden_states_are_refused_by_row():
     fit = ff.fit(model, np.repeat(x[[0, 1, 3]], 20, axis=0), "FL", sigma2=1.0)
     assert fit.converged
     assert np.isneginf(model.conditional(fit.theta, x, [0, 1])).tolist() == [False, False, True, False]
-    assert np.isfinite(ff.asymptotics(model, fit.theta, "PL1").covariance).all()
+    assert np.isfinite(ff.theory(model, fit.theta, "PL1").covariance).all()
 
 
 def test_constant_columns_need_a_penalty():

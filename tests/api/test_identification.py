@@ -52,7 +52,7 @@ def test_best_weights_refuses_what_fit_refuses():
 
 @pytest.mark.parametrize("method", ["enumeration", "simulation"])
 def test_theory_gives_what_a_policy_leaves_open_an_infinite_variance(method):
-    theory = ff.asymptotics(MODEL, THETA, "PL1[0:1]", method=method, n_simulated=2_000)
+    theory = ff.theory(MODEL, THETA, "PL1[0:1]", method=method, n_simulated=2_000)
     assert theory.undetermined == ("x1:x2", "x1:x3", "x2:x3")
     assert [theory.efficiency(kind) for kind in ("det", "root", "trace")] == [np.inf] * 3
     assert np.isinf(theory.standard_errors(100)[3:]).all()
@@ -69,8 +69,8 @@ def test_theory_gives_what_a_policy_leaves_open_an_infinite_variance(method):
 def test_gauge_freedom_of_the_model_is_not_the_policys_fault():
     potts = ff.Potts(4, 2)
     theta = np.random.default_rng(0).normal(size=potts.n_parameters)
-    assert ff.asymptotics(potts, theta, "PL1").undetermined == ()
-    half = ff.asymptotics(potts, theta, "PL1[0:2]")
+    assert ff.theory(potts, theta, "PL1").undetermined == ()
+    half = ff.theory(potts, theta, "PL1[0:2]")
     assert half.efficiency() == np.inf
     determined = [name for name in potts.parameter_names if name not in half.undetermined]
     assert determined == [f"x0={a}:x1={b}" for a in (0, 1) for b in (0, 1)] + [
@@ -82,7 +82,7 @@ def test_gauge_freedom_of_the_model_is_not_the_policys_fault():
 @pytest.mark.parametrize("policy", ["PL1", "PL2", "FL"])
 def test_theory_far_out_has_the_right_efficiency(size, policy):
     """Pure strong couplings: against bread and meat of every component from the table of probabilities, in long doubles."""
-    theory = ff.asymptotics(MODEL, size * THETA, policy)
+    theory = ff.theory(MODEL, size * THETA, policy)
     expected = efficiency_by_enumeration(size * THETA, int(policy[2]) if policy != "FL" else 4)
     assert theory.efficiency("det") == pytest.approx(expected, rel=1e-5)
     assert theory.efficiency("det") > 1 - 1e-6
@@ -135,7 +135,7 @@ def efficiency_by_enumeration(theta, k):
 
 @pytest.mark.parametrize("size", [40.0, 300.0])
 def test_theory_says_where_rounding_has_lost_the_answer(size):
-    theory = ff.asymptotics(MODEL, size * THETA, "PL1")
+    theory = ff.theory(MODEL, size * THETA, "PL1")
     assert np.isnan(theory.standard_errors(1)).any()
     with pytest.raises(ModelError, match="θ is so extreme that"):
         theory.efficiency()
@@ -143,7 +143,7 @@ def test_theory_says_where_rounding_has_lost_the_answer(size):
 
 def test_forbidden_states_leave_their_own_parameters_free_and_need_not_be_allowed_at_zero():
     offset = [[-np.inf, 0.0], [0.0, 0.0]]
-    theory = ff.asymptotics(ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), log_offset=offset)]), np.zeros(4), "FL")
+    theory = ff.theory(ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), log_offset=offset)]), np.zeros(4), "FL")
     assert theory.efficiency() == pytest.approx(1.0)
     assert theory.covariance[0, 0] == pytest.approx(0.0, abs=1e-12)
     assert theory.undetermined == ()

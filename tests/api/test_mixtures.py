@@ -113,7 +113,7 @@ MIXTURES = ff.family_mixtures(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], ["PL1", 
         (lambda: MIXTURES.cost(np.ones(3)), "for each of 2 families"),
         (lambda: MIXTURES.cost("x"), "array of numbers"),
         (
-            lambda: ff.asymptotics(MODEL, THETA, "PL1", method="simulation", n_simulated=-5),
+            lambda: ff.theory(MODEL, THETA, "PL1", method="simulation", n_simulated=-5),
             "n_simulated is -5; it must be an integer from 10",
         ),
     ],

@@ -12,7 +12,7 @@ from fieldfit.types import FieldfitError
     [
         (lambda: ff.fit(None, [[0, 1]] * 20), "fit needs a model"),
         (lambda: ff.plan(None, [[0, 1]] * 20), "plan needs a model"),
-        (lambda: ff.asymptotics(None, [0.0], "PL1"), "asymptotics needs a model"),
+        (lambda: ff.theory(None, [0.0], "PL1"), "theory needs a model"),
         (lambda: ff.BoltzmannMachine(2).with_names(None), "one name for each of the 2 variables"),
         (lambda: ff.MarkovRandomField([2, 2], [(0, 1)]).with_names(None), "one name for each of the 2 variables"),
         (lambda: chains.parse_columns(None), "must be a string"),

@@ -22,7 +22,7 @@ def test_near_the_joint_refinement(tmp_path: Path) -> None:
     assert np.max(np.abs(fit.theta - joint.theta) / errors) < 0.15
     np.testing.assert_allclose(fit.standard_errors(), errors, rtol=0.03)
     np.testing.assert_allclose(fit.standard_errors("model"), joint.standard_errors("model"), rtol=0.03)
-    theory = ff.asymptotics(CHAIN, fit.theta, "Nodewise >> optimal").standard_errors(4000)
+    theory = ff.theory(CHAIN, fit.theta, "Nodewise >> optimal").standard_errors(4000)
     np.testing.assert_allclose(fit.standard_errors("model"), theory, rtol=0.01)
     test, other = fit.specification_test(), joint.specification_test()
     assert test.degrees_of_freedom == other.degrees_of_freedom
@@ -72,7 +72,7 @@ def test_errors_and_coverage_in_simulations() -> None:
     """150 fits: as accurate as theory says, and 95% of the intervals cover."""
     chain = ff.BoltzmannMachine(5, [(k, k + 1) for k in range(4)], states=(-1, 1))
     theta = np.array([1.0, -1.0, 1.0, -1.0])
-    information = np.linalg.inv(ff.asymptotics(chain, theta, "Nodewise >> optimal").covariance)
+    information = np.linalg.inv(ff.theory(chain, theta, "Nodewise >> optimal").covariance)
     total, covered = 0.0, 0
     for seed in range(150):
         fit = ff.fit(chain, chain.sample(theta, 1500, seed).values, "Nodewise >> optimal")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 import fieldfit as ff
 from fieldfit.api.refine import _first
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy
@@ -17,7 +18,6 @@ from fieldfit.refinement.estimating import SampleConditions, symmetric_scores
 from fieldfit.refinement.optimal import model_weights, refine_densely
 from fieldfit.refinement.refined import Refined
 from fieldfit.types import DataError, FileFormatError, ModelError, PolicyError
-from fieldfit.variance.meat import ScoreVariance
 
 CHAIN = ff.BoltzmannMachine(5, [(k, k + 1) for k in range(4)], states=(-1, 1))
 THETA = np.array([1.0, -1.0, 1.0, -1.0])
@@ -72,7 +72,7 @@ def test_wrong_weights_cost_accuracy_but_no_bias() -> None:
     assert np.all(np.abs(found.mean(axis=0) - THETA) < 4 * spread / np.sqrt(200) + 0.01)
     # The spread of 200 estimates has a relative error of 5%.
     np.testing.assert_allclose(np.mean(errors, axis=0) / spread, 1.0, atol=0.2)
-    best = ff.asymptotics(CHAIN, THETA, "PL1 >> optimal(2)").standard_errors(800)
+    best = ff.theory(CHAIN, THETA, "PL1 >> optimal(2)").standard_errors(800)
     assert np.all(spread > 0.9 * best)
 
 
@@ -154,7 +154,7 @@ def test_summary_file_and_functionals(tmp_path: Path) -> None:
     name = fit.parameter_names[0]
     assert fit.functional(name).standard_error == pytest.approx(fit.standard_errors()[0])
     # Model-based errors agree with theory at the estimate.
-    expected = ff.asymptotics(model, fit.theta, "PL1 >> optimal(2)").standard_errors(800)
+    expected = ff.theory(model, fit.theta, "PL1 >> optimal(2)").standard_errors(800)
     np.testing.assert_allclose(fit.standard_errors("model"), expected, rtol=0.02)
     np.testing.assert_allclose(fit.standard_errors(), expected, rtol=0.2)
     path = tmp_path / "refined.ff"
@@ -233,7 +233,7 @@ def test_fixed_tied_and_penalised_parameters() -> None:
     fit = ff.fit(tied, x, "PL1 >> optimal(2)")
     full = ff.fit(tied, x, "FL")
     assert np.max(np.abs(fit.theta - full.theta) / full.standard_errors("model")) < 0.5
-    theory = ff.asymptotics(tied, fit.theta, "PL1 >> optimal(2)").standard_errors(600)
+    theory = ff.theory(tied, fit.theta, "PL1 >> optimal(2)").standard_errors(600)
     np.testing.assert_allclose(fit.standard_errors("model"), theory, rtol=1e-3)
 
 

@@ -47,16 +47,16 @@ def test_newton_steps_on_another_policy(tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded.influence(), steps.influence())
     with pytest.raises(PolicyError, match="second stage already"):
         ff.refine(steps, "optimal")
-    same = ff.asymptotics(MACHINE, THETA, "PL1 >> FL")
-    np.testing.assert_allclose(same.covariance, ff.asymptotics(MACHINE, THETA, "FL").covariance, rtol=1e-9)
+    same = ff.theory(MACHINE, THETA, "PL1 >> FL")
+    np.testing.assert_allclose(same.covariance, ff.theory(MACHINE, THETA, "FL").covariance, rtol=1e-9)
 
 
 @pytest.mark.parametrize("lam", [0.1, 0.5])
 def test_information_of_control_variates(lam: float) -> None:
     """(1 − λ)·G + λ·I with G the information of A and I that of maximum likelihood."""
-    theory = ff.asymptotics(MACHINE, THETA, f"PL1 >> {lam}*FL")
-    G = np.linalg.inv(ff.asymptotics(MACHINE, THETA, "PL1").covariance)
-    information = np.linalg.inv(ff.asymptotics(MACHINE, THETA, "FL").covariance)
+    theory = ff.theory(MACHINE, THETA, f"PL1 >> {lam}*FL")
+    G = np.linalg.inv(ff.theory(MACHINE, THETA, "PL1").covariance)
+    information = np.linalg.inv(ff.theory(MACHINE, THETA, "FL").covariance)
     np.testing.assert_allclose(
         np.linalg.inv(theory.covariance), (1 - lam) * G + lam * information, rtol=1e-6, atol=1e-9
     )
@@ -67,7 +67,7 @@ def test_fits_reach_that_information() -> None:
     """100 fits of a chain: squared errors in the metric of the predicted information add up to χ² with 300 degrees."""
     chain = ff.BoltzmannMachine(4, [(0, 1), (1, 2), (2, 3)], states=(-1, 1))
     theta = np.array([1.0, -1.0, 1.0])
-    information = np.linalg.inv(ff.asymptotics(chain, theta, "PL1 >> 0.3*FL").covariance)
+    information = np.linalg.inv(ff.theory(chain, theta, "PL1 >> 0.3*FL").covariance)
     total = 0.0
     for seed in range(100):
         fit = ff.fit(chain, chain.sample(theta, 1500, seed).values, "PL1 >> 0.3*FL", random_state=seed)

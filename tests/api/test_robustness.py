@@ -271,7 +271,7 @@ def test_results_show_themselves_in_80_columns():
     fit = ff.fit(MODEL, X, "PL1")
     projection = ff.project(MODEL, triple_distribution(), "PL1")
     worst = fit.gross_error_sensitivity()
-    theory = ff.asymptotics(MODEL, THETA, "PL1")
+    theory = ff.theory(MODEL, THETA, "PL1")
     for result in (projection, worst, theory, fit.wald_test("x0"), fit.functional("x0"), fit):
         assert max(map(len, str(result).splitlines())) <= 80
         assert "array(" not in repr(result) or len(repr(result)) < 200
@@ -304,7 +304,7 @@ def test_a_projection_inside_the_family_is_the_truth_and_its_variance_the_theory
         projection = ff.project(MODEL, (MODEL, THETA), policy)
         np.testing.assert_allclose(projection.theta, THETA, atol=1e-7)
         assert projection.divergence == pytest.approx(0.0, abs=1e-10)
-        theory = ff.asymptotics(MODEL, THETA, policy)
+        theory = ff.theory(MODEL, THETA, policy)
         np.testing.assert_allclose(projection.bread, theory.bread, atol=1e-8)
         np.testing.assert_allclose(projection.meat, theory.meat, atol=1e-8)
 

@@ -59,7 +59,7 @@ def test_threads_do_not_matter_and_seeds_do() -> None:
 @pytest.mark.slow
 def test_errors_and_coverage_in_simulations() -> None:
     """150 fits with n = M: squared errors are twice those of maximum likelihood, and 95% of the intervals cover."""
-    information = np.linalg.inv(ff.asymptotics(GRID, THETA, "FL").covariance)
+    information = np.linalg.inv(ff.theory(GRID, THETA, "FL").covariance)
     total, covered, n = 0.0, 0, 1000
     for seed in range(150):
         fit = ff.fit(GRID, GRID.sample(THETA, n, seed).values, f"PL1 >> FL~{n}", random_state=seed)

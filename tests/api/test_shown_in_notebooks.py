@@ -39,9 +39,9 @@ def test_plans_and_theory():
     plan = ff.plan(model, data, flops=1e6, policies=["PL1", "FL"])
     assert repr(plan) == f"<Plan: {plan.best} of {len(plan.candidates)} policies, boltzmann, 200 samples>"
     assert plan._repr_html_().count("<tr>") == 1 + len(plan.candidates)
-    theory = ff.asymptotics(model, [1.0, -1.0, 0.5], "PL1")
+    theory = ff.theory(model, [1.0, -1.0, 0.5], "PL1")
     assert f'<th scope="row">root</th><td>{theory.efficiency():.4f}</td>' in theory._repr_html_()
-    drawn = ff.asymptotics(model, [1.0, -1.0, 0.5], "PL1", method="simulation", n_simulated=500)
+    drawn = ff.theory(model, [1.0, -1.0, 0.5], "PL1", method="simulation", n_simulated=500)
     assert drawn._repr_html_().count(" ± ") == 4
 
 

@@ -10,8 +10,8 @@ from scipy.special import ndtr, ndtri
 import fieldfit as ff
 from fieldfit.api.accuracies import implicit_accuracy, score_variance
 from fieldfit.api.estimate_table import half_width, two_sided
+from fieldfit.asymptotics import ImplicitAccuracy, expectations
 from fieldfit.types import DataError, FieldfitError, ModelError
-from fieldfit.variance import ImplicitAccuracy, expectations
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
 THETA = np.array([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0, 0.2, -0.2, 0.4, 0.0])
@@ -38,7 +38,7 @@ def test_robust_errors_are_corollary_1():
 def test_model_errors_are_the_theory_at_the_estimate(policy):
     fit = ff.fit(MODEL, X, policy)
     np.testing.assert_allclose(
-        fit.covariance("model"), ff.asymptotics(MODEL, fit.theta, policy).covariance, rtol=1e-7, atol=1e-9
+        fit.covariance("model"), ff.theory(MODEL, fit.theta, policy).covariance, rtol=1e-7, atol=1e-9
     )
     assert fit.dense_accuracy("model").method == "sums over 16 states"
 

@@ -19,7 +19,7 @@ THETA = np.array([-1.0] * 5 + [1.0] * 5)
 
 
 def efficiencies(policy, formula):
-    theory = ff.asymptotics(MODEL, THETA, policy, formula=formula)
+    theory = ff.theory(MODEL, THETA, policy, formula=formula)
     return theory.efficiency("det"), theory.efficiency("trace")
 
 
@@ -44,8 +44,8 @@ def test_known_efficiencies_of_the_five_node_machine(policy, formula, det, trace
 
 
 def test_a_random_partition_has_little_selection_noise():
-    theory = ff.asymptotics(MODEL, THETA, "Partition(2)")
-    mixture = ff.asymptotics(MODEL, THETA, "0.7*PL1 + 0.3*PL2")
+    theory = ff.theory(MODEL, THETA, "Partition(2)")
+    mixture = ff.theory(MODEL, THETA, "0.7*PL1 + 0.3*PL2")
     assert theory.efficiency("root") == pytest.approx(1.073, abs=6e-4)
     assert mixture.efficiency("root") == pytest.approx(1.247, abs=6e-4)
     assert mixture.efficiency() == mixture.efficiency("root")
@@ -80,7 +80,7 @@ def test_moments_agree_with_every_component_one_by_one(policy):
     beta, lam = bound.beta(), bound.mean()
     bread = np.einsum("x,xjr,xjs,j->rs", p, scores, scores, beta * lam)
     meat = np.einsum("x,xir,xjs,i,j,ij->rs", p, scores, scores, beta, beta, bound.second_moment(), optimize=True)
-    theory = ff.asymptotics(MODEL, THETA, policy)
+    theory = ff.theory(MODEL, THETA, policy)
     np.testing.assert_allclose(theory.bread, bread, atol=1e-6)
     np.testing.assert_allclose(theory.meat, meat, atol=1e-6)
     inverse = np.linalg.inv(bread)
@@ -88,8 +88,8 @@ def test_moments_agree_with_every_component_one_by_one(policy):
 
 
 def test_simulation_agrees_with_enumeration_within_its_error():
-    exact = ff.asymptotics(MODEL, THETA, "0.7*PL1 + 0.3*PL2")
-    simulated = ff.asymptotics(MODEL, THETA, "0.7*PL1 + 0.3*PL2", method="simulation", n_simulated=10_000)
+    exact = ff.theory(MODEL, THETA, "0.7*PL1 + 0.3*PL2")
+    simulated = ff.theory(MODEL, THETA, "0.7*PL1 + 0.3*PL2", method="simulation", n_simulated=10_000)
     assert "draws (exact sampling)" in simulated.method
     for kind in ("root", "trace"):
         difference = abs(simulated.efficiency(kind) - exact.efficiency(kind))
@@ -100,8 +100,8 @@ def test_simulation_agrees_with_enumeration_within_its_error():
 @pytest.mark.parametrize("formula", ["exact", "published"])
 @pytest.mark.parametrize("policy", ["FL", "FL@0.1", "0.3*FL", "0.5*FL@3"])
 def test_maximum_likelihood_relative_to_itself_has_no_noise(policy, formula):
-    exact = ff.asymptotics(MODEL, THETA, policy, formula=formula)
-    simulated = ff.asymptotics(MODEL, THETA, policy, formula=formula, method="simulation", n_simulated=500)
+    exact = ff.theory(MODEL, THETA, policy, formula=formula)
+    simulated = ff.theory(MODEL, THETA, policy, formula=formula, method="simulation", n_simulated=500)
     for kind in ("det", "root", "trace"):
         assert simulated.efficiency(kind) == pytest.approx(exact.efficiency(kind), rel=1e-9)
         assert simulated.monte_carlo_error[kind] < 1e-9 * exact.efficiency(kind)
@@ -114,14 +114,14 @@ def test_maximum_likelihood_relative_to_itself_has_no_noise(policy, formula):
 def test_draws_make_nothing_more_accurate_than_maximum_likelihood(policy):
     """Also with few draws and near independence, where a policy is nearly as accurate, and without bias (|z| < 4)."""
     near = 0.05 * np.asarray(THETA)
-    exact = ff.asymptotics(MODEL, THETA, policy).efficiency()
+    exact = ff.theory(MODEL, THETA, policy).efficiency()
     few, many = [], []
     for seed in range(12):
         options: dict[str, Any] = {"method": "simulation", "random_state": seed}
-        theory = ff.asymptotics(MODEL, near, policy, n_simulated=200, **options)
+        theory = ff.theory(MODEL, near, policy, n_simulated=200, **options)
         excess = np.linalg.eigvalsh(theory.covariance - theory.mle_covariance)
         few.append(excess.min() / np.abs(theory.covariance).max())
-        many.append(ff.asymptotics(MODEL, THETA, policy, n_simulated=2_000, **options))
+        many.append(ff.theory(MODEL, THETA, policy, n_simulated=2_000, **options))
     assert min(few) > -1e-9
     differences = [theory.efficiency() - exact for theory in many]
     assert abs(np.mean(differences)) < 4 * np.std(differences, ddof=1) / np.sqrt(12)
@@ -132,14 +132,14 @@ def test_draws_make_nothing_more_accurate_than_maximum_likelihood(policy):
 @pytest.mark.slow
 def test_no_maximum_likelihood_to_compare_with_says_so():
     model = ff.BoltzmannMachine(40)
-    theory = ff.asymptotics(model, np.zeros(780), "PL1[0:3]", method="simulation", n_simulated=20)
+    theory = ff.theory(model, np.zeros(780), "PL1[0:3]", method="simulation", n_simulated=20)
     with pytest.raises(ModelError, match="aximum likelihood is not available for comparison: FL"):
         theory.efficiency()
 
 
 def test_gauge_directions_are_not_counted():
     potts = ff.Potts(4, 2)  # over-complete: 4·6 + 8 parameters for 6 couplings and 4 fields
-    theory = ff.asymptotics(potts, np.random.default_rng(0).normal(size=potts.n_parameters), "PL1")
+    theory = ff.theory(potts, np.random.default_rng(0).normal(size=potts.n_parameters), "PL1")
     minimal = ff.BoltzmannMachine(4, biases=True)
     assert np.linalg.matrix_rank(theory.covariance, tol=1e-6) == minimal.n_parameters
     assert 1.0 < theory.efficiency("det") < 10
@@ -162,7 +162,7 @@ def test_the_exact_formula_predicts_the_variance_of_real_fits_and_the_published_
     empirical = errors.T @ errors / replications
     ratios = {}
     for formula in ("exact", "published"):
-        covariance = ff.asymptotics(MODEL, THETA, policy, formula=formula).covariance
+        covariance = ff.theory(MODEL, THETA, policy, formula=formula).covariance
         ratios[formula] = np.trace(np.linalg.solve(covariance, empirical)) / len(THETA)
     assert abs(ratios["exact"] - 1) < 0.12, ratios
     if policy != "Partition(2)":

@@ -16,13 +16,13 @@ from fieldfit.api.functionals import Estimate
 from fieldfit.api.projection import Projection
 from fieldfit.api.resampled_tests import ResampledTest
 from fieldfit.api.sensitivity import Sensitivity
+from fieldfit.asymptotics import Asymptotics
 from fieldfit.compat import sklearn_crfsuite
 from fieldfit.models.base import QUESTIONS, Draws, Model
 from fieldfit.models.couplings import Couplings
 from fieldfit.planner.candidates import Candidate
 from fieldfit.planner.result import Plan
 from fieldfit.refinement.specification import SpecificationTest
-from fieldfit.variance import Asymptotics
 from fieldfit.weights.result import WeightsResult
 
 MODULES = (ff, chains, networks, plots, proteins, sklearn_crfsuite, sweep)

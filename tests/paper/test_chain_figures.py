@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.criterion import Criterion
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.chains import Segments, Sequences, selected_windows
 from fieldfit.models.chain_problem import Windows
 from fieldfit.plots import Cloud, TradeOffPanel
 from fieldfit.types import DataError, ModelError, PolicyError
-from fieldfit.variance.criterion import Criterion
-from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit_paper import chain_sweeps, chain_tables, claim_page, claims, figure14
 from fieldfit_paper.beta_heuristic import heuristic_beta, heuristic_cell
 from fieldfit_paper.chain_data import chain_data, draw_fold

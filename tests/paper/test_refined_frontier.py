@@ -22,7 +22,7 @@ def test_refined_estimators_lie_below_every_mixture_that_costs_as_much_or_less(p
         assert len(rivals) > 0
         assert -1e-9 < record["excess"] < 0.5 * min(rivals)
         assert record["excess"] < min(r["excess"] for r in mixtures)  # and below those that cost more
-        theory = ff.asymptotics(case.model, case.theta, record["policy"])
+        theory = ff.theory(case.model, case.theta, record["policy"])
         assert record["excess"] == pytest.approx(theory.efficiency("root") - 1, abs=1e-12)
 
 

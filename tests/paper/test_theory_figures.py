@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.api.theory import asymptotics
 from fieldfit.cli.app import run
 from fieldfit.report.panels import lower_left
 from fieldfit.types import FieldfitError
@@ -29,7 +28,7 @@ def test_mixtures_agree_with_the_theory_of_each_policy(formula):
     for k in range(6):
         terms = zip(lam[k], names, beta[k], strict=True)
         policy = " + ".join(f"{own:.17g}*{name}@{weight:.17g}" for own, name, weight in terms)
-        theory = asymptotics(model, theta, policy, formula=formula)
+        theory = ff.theory(model, theta, policy, formula=formula)
         for kind in ("det", "root", "trace"):
             assert found[kind][k] == pytest.approx(theory.efficiency(kind), rel=1e-9)
 
@@ -63,7 +62,7 @@ def test_figure_3_costs_and_variances_are_those_of_the_policies():
     for record in (records[123], records[-77]):
         first, second = (f"{record[lam]}*{record[name]}" for lam, name in (("lam1", "first"), ("lam2", "second")))
         policy = f"{first}@{record['beta1']} + {second}@{1 - record['beta1']}"
-        theory = asymptotics(model, figure3.THETA, policy, formula=record["formula"])
+        theory = ff.theory(model, figure3.THETA, policy, formula=record["formula"])
         assert record["det"] == pytest.approx(theory.efficiency("det"), rel=1e-6)
         costs = {own["policy"]: own["flops"] for own in pure}
         expected = record["lam1"] * costs[record["first"]] + record["lam2"] * costs[record["second"]]

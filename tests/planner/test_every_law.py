@@ -75,7 +75,7 @@ def columns(plan, name="variance"):
 
 
 def determined(model, theta, text):
-    return not ff.asymptotics(model, theta, text).undetermined
+    return not ff.theory(model, theta, text).undetermined
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_every_example_of_every_law_agrees_with_the_theory(five):
     assert len(found) == len({str(Policy.parse(text)) for text in EXAMPLES})
     for text, variance in found.items():
         if determined(model, plan.theta, text):
-            assert variance == pytest.approx(ff.asymptotics(model, plan.theta, text).efficiency("root"), rel=1e-8)
+            assert variance == pytest.approx(ff.theory(model, plan.theta, text).efficiency("root"), rel=1e-8)
         else:
             assert variance == np.inf
     assert (columns(plan, "seconds") > 0).all()
@@ -98,7 +98,7 @@ def test_laws_are_mixed_with_others(five):
     texts = ["PL1 + Multinomial(0.5*PL2@0.3 + 0.5*FL)", "0.3*FL@0.2 + Unless(0.2*PL2/row, PL1)"]
     plan = ff.plan(model, x[:600], policies=texts)
     for text, variance in columns(plan).items():
-        assert variance == pytest.approx(ff.asymptotics(model, plan.theta, text).efficiency("root"), rel=1e-8)
+        assert variance == pytest.approx(ff.theory(model, plan.theta, text).efficiency("root"), rel=1e-8)
 
 
 def test_means_over_samples_know_the_noise_of_every_law(five, monkeypatch):
@@ -108,7 +108,7 @@ def test_means_over_samples_know_the_noise_of_every_law(five, monkeypatch):
     monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
     plan = ff.plan(model, x, policies=texts)
     for text in texts:
-        theory = ff.asymptotics(model, plan.theta, text)
+        theory = ff.theory(model, plan.theta, text)
         expected = np.trace(np.linalg.inv(theory.mle_covariance) @ theory.covariance) / 10
         assert columns(plan)[text] == pytest.approx(expected, rel=0.1)
 
@@ -122,7 +122,7 @@ def test_a_law_of_this_file_is_planned(five):
     assert found["OneOf(PL1)"] == pytest.approx(found["Multinomial(PL1)"], rel=1e-10)
     assert columns(plan, "flops")["OneOf(PL1)"] == pytest.approx(columns(plan, "flops")["PL1"] / 5)
     mixed = ff.plan(model, x[:600], policies=[Policy((law, *Policy.parse("0.5*FL@0.1").laws))])
-    theory = ff.asymptotics(model, mixed.theta, "Multinomial(PL1) + 0.5*FL@0.1")
+    theory = ff.theory(model, mixed.theta, "Multinomial(PL1) + 0.5*FL@0.1")
     assert mixed.best_candidate.variance == pytest.approx(theory.efficiency("root"), rel=1e-8)
 
 

@@ -59,7 +59,7 @@ def test_a_contrast_is_judged_by_its_own_variance_in_every_form(five):
         {"difference": lambda theta: theta[2] - 2 * theta[7]},
     ]
     plans = [ff.plan(model, x, policies=["PL1", "FL"], functionals=form) for form in forms]
-    theory = ff.asymptotics(model, plans[0].theta, "PL1")
+    theory = ff.theory(model, plans[0].theta, "PL1")
     ratio = (vector @ theory.covariance @ vector) / (vector @ theory.mle_covariance @ vector)
     for plan in plans:
         variance = plan.table.set_index("policy")["variance"]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.criterion import Criterion, LogDeterminant, LogTrace
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
+from fieldfit.asymptotics.moments import expected_problem
+from fieldfit.asymptotics.sampled_moments import sampled_moments
 from fieldfit.data.samples import Table
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies import Policy
-from fieldfit.variance.criterion import Criterion, LogDeterminant, LogTrace
-from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.variance.moments import expected_problem
-from fieldfit.variance.sampled_moments import sampled_moments
 
 NAMES = ("PL1", "PL2", "FL", "PL1/row", "Partition(2)")
 
@@ -75,7 +75,7 @@ def test_variance_is_that_of_the_theory(five, moments, terms):
         lam[NAMES.index(name)], beta[NAMES.index(name)] = own_lam, own_beta
         front = "" if name.startswith("Partition") else f"{own_lam}*"
         parts.append(f"{front}{name}@{own_beta}")
-    theory = ff.asymptotics(model, theta, " + ".join(parts))
+    theory = ff.theory(model, theta, " + ".join(parts))
     det, trace, _, _ = criteria(moments)
     assert np.exp(det.value(lam, beta)) == pytest.approx(theory.efficiency("root"), rel=1e-8)
     information = np.linalg.inv(theory.mle_covariance)

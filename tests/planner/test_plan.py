@@ -42,7 +42,7 @@ def judged(five):
     rows = []
     for text in grid():
         flops = sample_flops(model, Policy.parse(text).bind(model.structure()))
-        rows.append((text, flops, ff.asymptotics(model, plan.theta, text).efficiency("root")))
+        rows.append((text, flops, ff.theory(model, plan.theta, text).efficiency("root")))
     return plan, rows
 
 
@@ -55,7 +55,7 @@ def test_no_policy_of_a_grid_beats_the_recommendation_in_counted_operations(five
     best = plan.best_candidate
     # The recommendation means what it says: its own theory and cost, from its text.
     each = plan.evaluations * plan.n
-    exact = ff.asymptotics(model, plan.theta, plan.best).efficiency("root")
+    exact = ff.theory(model, plan.theta, plan.best).efficiency("root")
     if best.second_stage:
         # A fit has a small ridge, which theory has not.
         assert exact * (1 - 1e-7) <= best.variance < 1.01 * exact
@@ -157,7 +157,7 @@ def test_named_functionals_are_what_counts(five):
     plan = ff.plan(model, x, policies=["PL1", "PL2", "FL"], functionals=[name])
     variance = dict(zip(plan.table["policy"], plan.table["variance"], strict=True))
     for text in ("PL1", "PL2"):
-        theory = ff.asymptotics(model, plan.theta, text)
+        theory = ff.theory(model, plan.theta, text)
         ratio = theory.covariance[3, 3] / theory.mle_covariance[3, 3]
         assert variance[text] == pytest.approx(ratio, rel=1e-6)
 
@@ -191,10 +191,10 @@ def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(mo
     assert "simulated" in plan.method
     table: Any = plan.table.set_index("policy")
     penalty = np.eye(model.n_parameters) / len(x)  # 1/σ² for each sample
-    information = np.linalg.inv(ff.asymptotics(model, exact.theta, "FL").mle_covariance)
+    information = np.linalg.inv(ff.theory(model, exact.theta, "FL").mle_covariance)
 
     def squared_error(text):
-        theory = ff.asymptotics(model, exact.theta, text)
+        theory = ff.theory(model, exact.theta, text)
         inverse = np.linalg.inv(theory.bread + penalty)
         return np.trace(information @ inverse @ (theory.meat + penalty) @ inverse)
 
@@ -213,7 +213,7 @@ def test_sampled_variances_state_their_error(monkeypatch, five):
     monkeypatch.setattr(gathering, "MOST_PLANNED_STATES", 0)
     sampled = ff.plan(model, x, policies=policies).table.set_index("policy")
     for text in policies:
-        theory = ff.asymptotics(model, exact.theta, text)
+        theory = ff.theory(model, exact.theta, text)
         trace = np.trace(np.linalg.inv(theory.mle_covariance) @ theory.covariance) / 10
         error = max(float(sampled.loc[text, "error"]), 1e-12)  # type: ignore[arg-type]
         assert abs(sampled.loc[text, "variance"] / trace - 1) < 4 * error + 0.01
@@ -304,7 +304,7 @@ def test_variance_against_lam_as_table_and_picture(five):
     frame = plan.variance_against_lam()
     alone = frame[frame["policy"] == "λ*PL2"].set_index("lam")["variance"]
     for lam in (0.5, 1.0):
-        exact = ff.asymptotics(model, plan.theta, f"{lam}*PL2").efficiency("root")
+        exact = ff.theory(model, plan.theta, f"{lam}*PL2").efficiency("root")
         assert alone[lam] == pytest.approx(exact, rel=1e-7)
     equal = frame[frame["policy"] == "PL1 + λ*FL"]["variance"].to_numpy()
     best = frame[frame["policy"] == "PL1 + λ*FL, best weights"]["variance"].to_numpy()

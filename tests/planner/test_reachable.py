@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.criterion import Criterion
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.objective import Objective
 from fieldfit.planner.candidates import choose
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import edge_costs, least_at
 from fieldfit.types import DataError, FieldfitError
-from fieldfit.variance.criterion import Criterion
-from fieldfit.variance.mixture_moments import MixtureMoments
 
 
 @pytest.fixture(scope="module")

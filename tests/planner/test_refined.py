@@ -40,7 +40,7 @@ def test_sums_over_states_give_the_variances_of_theory(grid, monkeypatch):
     variance, without = by_policy(plan), by_policy(ff.plan(model, x, policies=["PL1", "FL", *REFINED]))
     for text in REFINED:
         # A fit has a small ridge, which theory has not.
-        theory = ff.asymptotics(model, plan.theta, text).efficiency()
+        theory = ff.theory(model, plan.theta, text).efficiency()
         assert without[text] == pytest.approx(theory, rel=1e-7)
         assert theory <= variance[text] < 1.01 * theory
     assert variance["0.3*PL1/row >> FL"] == pytest.approx(1.0, abs=1e-12)
@@ -224,7 +224,7 @@ def test_rare_statistics_leave_the_variance_of_optimal_weights_near_theory():
     x = model.sample(theta, 600, random_state=1).values
     plan = ff.plan(model, x, policies=["PL1 >> optimal(1)", "FL"])
     refined = next(own for own in plan.candidates if ">>" in own.policy)
-    theory = ff.asymptotics(model, plan.theta, "PL1 >> optimal(1)")
+    theory = ff.theory(model, plan.theta, "PL1 >> optimal(1)")
     exact = np.trace(np.linalg.solve(theory.mle_covariance, theory.covariance)) / len(plan.theta)
     # The weights of the plan come from 4,000 draws; without the information of FL the bread from these is singular.
     assert refined.variance == pytest.approx(exact, abs=0.01)

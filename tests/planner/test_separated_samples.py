@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.separation import refused_second_stage
 from fieldfit.data.samples import as_table
 from fieldfit.types import FieldfitError, ModelError, SeparationWarning
-from fieldfit.variance.separation import refused_second_stage
 
 MODEL = ff.BoltzmannMachine(4, biases=True, states=(0, 1))
 

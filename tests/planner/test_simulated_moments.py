@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.sampled_moments import Control
 from fieldfit.planner.convergence import penalised, steps_of, timed_fit
 from fieldfit.policies import Policy
-from fieldfit.variance.sampled_moments import Control
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_variances_agree_with_theory(field):
     assert "simulated" in plan.method
     table = plan.table.set_index("policy")
     for policy in ("PL1", "PL3"):
-        theory, found = ff.asymptotics(model, plan.theta, policy), table.loc[policy]
+        theory, found = ff.theory(model, plan.theta, policy), table.loc[policy]
         exact = np.trace(np.linalg.solve(theory.mle_covariance, theory.covariance)) / model.n_parameters
         assert abs(found["variance"] / exact - 1) < 4 * found["error"] + 0.002
 
@@ -64,7 +64,7 @@ def test_a_pilot_that_has_adapted_to_its_samples_simulates_others(five):
     plan = ff.plan(model, rows, policies=["PL1", "FL"])
     assert "simulated" in plan.method
     found = plan.table.set_index("policy").loc["PL1"]
-    theory = ff.asymptotics(model, plan.theta, "PL1")
+    theory = ff.theory(model, plan.theta, "PL1")
     exact = np.trace(np.linalg.solve(theory.mle_covariance, theory.covariance)) / model.n_parameters
     assert abs(found["variance"] / exact - 1) < 4 * found["error"] + 0.01
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics import ScoreVariance, robust_moments
 from fieldfit.cli import main
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
@@ -14,7 +15,6 @@ from fieldfit.planner import moments as gathering
 from fieldfit.planner import pilot as piloting
 from fieldfit.policies import Policy
 from fieldfit.types import DataError
-from fieldfit.variance import ScoreVariance, robust_moments
 
 POLICIES = ["PL1", "PL2", "FL", "Partition(2)", "0.5*PL1 + 0.3*PL2@0.2", "0.2*PL1/row"]
 

@@ -58,10 +58,10 @@ def test_every_law_of_terms_divides(text: str) -> None:
 
 def test_an_average_in_figure_1() -> None:
     """The variance that the paper prints, 1.48, is that of averages by its own formula."""
-    theory = ff.asymptotics(
+    theory = ff.theory(
         ff.BoltzmannMachine(5), THETA, "0.7*Mean(PL1) + 0.3*Mean(PL2)", formula="published"
     ).efficiency("det")
-    by_hand = ff.asymptotics(ff.BoltzmannMachine(5), THETA, "0.7*PL1@0.2 + 0.3*PL2@0.1", formula="published")
+    by_hand = ff.theory(ff.BoltzmannMachine(5), THETA, "0.7*PL1@0.2 + 0.3*PL2@0.1", formula="published")
     assert theory == pytest.approx(by_hand.efficiency("det"), rel=1e-12)
     assert round(theory, 2) == 1.48
 

@@ -13,11 +13,11 @@ import pytest
 import fieldfit as ff
 from fieldfit import proteins
 from fieldfit.api import accuracies
+from fieldfit.asymptotics import ImplicitAccuracy
 from fieldfit.data.alignments import ALPHABETS
 from fieldfit.models import potts_problem
 from fieldfit.models.potts import Potts
 from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError
-from fieldfit.variance import ImplicitAccuracy
 
 LETTERS = ALPHABETS["rna"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 import fieldfit as ff
+from fieldfit.asymptotics import Asymptotics
 from fieldfit.data.sequences import Sequences
 from fieldfit.planner.result import Plan
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.types import FieldfitError
-from fieldfit.variance import Asymptotics
 
 MODEL = ff.BoltzmannMachine.grid(2, 3, states=(-1, 1), biases=True)
 THETA = np.array([0.4, -0.3, 0.5, 0.2, -0.4, 0.3, 0.2, 0.1, -0.1, 0.2, 0.0, -0.2, 0.1])
@@ -134,10 +134,10 @@ def check_refined_twice(fit: ff.Fit) -> None:
 
 def check_theory(text: str) -> None:
     """An asymptotic variance not below that of maximum likelihood, or a refusal."""
-    theory = works_or_refuses(lambda: ff.asymptotics(MODEL, THETA, text))
+    theory = works_or_refuses(lambda: ff.theory(MODEL, THETA, text))
     if isinstance(theory, Asymptotics):
         assert theory.efficiency() > 1 - 1e-6
-    assert works_or_refuses(lambda: ff.asymptotics(MODEL, THETA, text, formula="published")) is None
+    assert works_or_refuses(lambda: ff.theory(MODEL, THETA, text, formula="published")) is None
 
 
 def check_plan(text: str) -> None:

@@ -125,7 +125,7 @@ def test_equal_to_enumeration(name: str, distance: int) -> None:
     theta = couplings if biases is None else np.r_[couplings, biases]
     if tied:
         theta = np.array([couplings[0], biases[0]])
-    theory = ff.asymptotics(model, theta, f"PL1 >> optimal({distance})")
+    theory = ff.theory(model, theta, f"PL1 >> optimal({distance})")
     assert theory.mle_covariance is not None
     information = np.linalg.inv(theory.mle_covariance)
     ours = theory.efficiency("root"), float(np.sum(information * theory.covariance)) / len(theta)
@@ -137,37 +137,37 @@ def test_equal_to_enumeration(name: str, distance: int) -> None:
 def test_never_worse_than_the_first_stage() -> None:
     model = ff.Potts.grid(2, 3, 3, tied=True)
     theta = np.random.default_rng(1).normal(size=model.n_parameters) * 0.5
-    first = ff.asymptotics(model, theta, "PL1").efficiency()
-    refined = ff.asymptotics(model, theta, "PL1 >> optimal").efficiency()
+    first = ff.theory(model, theta, "PL1").efficiency()
+    refined = ff.theory(model, theta, "PL1 >> optimal").efficiency()
     assert 1 - 1e-9 <= refined < first - 0.003
-    assert ff.asymptotics(model, theta, "PL1 + FL >> optimal").efficiency() == pytest.approx(1.0, abs=1e-9)
+    assert ff.theory(model, theta, "PL1 + FL >> optimal").efficiency() == pytest.approx(1.0, abs=1e-9)
 
 
 def test_selection_noise_is_in_the_weights() -> None:
     model = ff.BoltzmannMachine(5)
     theta = np.repeat([-1.0, 1.0], 5)
-    first = ff.asymptotics(model, theta, "0.5*PL1").efficiency()
-    refined = ff.asymptotics(model, theta, "0.5*PL1 >> optimal").efficiency()
-    assert ff.asymptotics(model, theta, "PL1 >> optimal").efficiency() < refined < first
+    first = ff.theory(model, theta, "0.5*PL1").efficiency()
+    refined = ff.theory(model, theta, "0.5*PL1 >> optimal").efficiency()
+    assert ff.theory(model, theta, "PL1 >> optimal").efficiency() < refined < first
 
 
 def test_simulated_theory_is_near_the_exact_one() -> None:
     model = ff.BoltzmannMachine(9, grid(3, 3), states=(-1, 1))
     theta = 0.8 * signs(12)
-    exact = ff.asymptotics(model, theta, "PL1 >> optimal(1)").efficiency()
-    drawn = ff.asymptotics(model, theta, "PL1 >> optimal(1)", method="simulation", n_simulated=20_000).efficiency()
+    exact = ff.theory(model, theta, "PL1 >> optimal(1)").efficiency()
+    drawn = ff.theory(model, theta, "PL1 >> optimal(1)", method="simulation", n_simulated=20_000).efficiency()
     assert abs(drawn - exact) < 0.01
 
 
 def test_refused_with_a_sentence() -> None:
     model, theta = ff.BoltzmannMachine(3), np.zeros(3)
     with pytest.raises(PolicyError, match="not defined for a second stage"):
-        ff.asymptotics(model, theta, "PL1 >> optimal", formula="published")
+        ff.theory(model, theta, "PL1 >> optimal", formula="published")
     with pytest.raises(PolicyError, match="depends on the number of samples"):
-        ff.asymptotics(model, theta, "PL1 >> FL~1000")
+        ff.theory(model, theta, "PL1 >> FL~1000")
     large = ff.BoltzmannMachine.grid(5, 5)
     with pytest.raises(ModelError, match="too many joint states"):
-        ff.asymptotics(large, np.zeros(large.n_parameters), "PL1 >> optimal", method="enumeration")
+        ff.theory(large, np.zeros(large.n_parameters), "PL1 >> optimal", method="enumeration")
 
 
 @pytest.mark.parametrize("distance", [1, 2])
@@ -201,7 +201,7 @@ def test_plans_summaries_and_theory_have_one_criterion() -> None:
     model = ff.BoltzmannMachine.grid(3, 3)
     x = model.sample(np.resize([0.8, -0.8], 12), 1000, random_state=0).values
     first, refined = ff.fit(model, x, "PL1"), ff.fit(model, x, "PL1 >> optimal")
-    theory = [ff.asymptotics(model, first.theta, policy) for policy in ("PL1", "PL1 >> optimal")]
+    theory = [ff.theory(model, first.theta, policy) for policy in ("PL1", "PL1 >> optimal")]
     line = next(line for line in refined.summary().splitlines() if "predicted variance" in line)
     assert "relative to maximum likelihood, det^(1/r): " in line
     shown = re.findall(r"\d\.\d{3}", line)

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.data.samples import Table
 from fieldfit.refinement.estimating import SampleConditions
 from fieldfit.refinement.local_refined import LocalRefined
 from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
 from fieldfit.refinement.stacking import stack
 from fieldfit.shards.backend import LocalBackend
-from fieldfit.variance.meat import ScoreVariance
 
 MODEL = ff.BoltzmannMachine.grid(2, 3, states=(-1, 1))
 TRUTH = np.array([0.9, -0.7, 0.8, 0.6, -0.9, 0.7, 0.8])
@@ -179,7 +179,7 @@ def test_control_variates_and_draws_are_those_of_one_machine(frame, files, secon
 
 
 def test_model_based_errors_are_simulated_where_the_samples_are(frame, files, monkeypatch):
-    monkeypatch.setattr("fieldfit.variance.expectations.MOST_ENUMERATED_STATES", 3)
+    monkeypatch.setattr("fieldfit.asymptotics.expectations.MOST_ENUMERATED_STATES", 3)
     fits = [
         ff.fit(MODEL, data, "0.7*PL1", tol=1e-10, random_state=2, **options)  # type: ignore[arg-type]
         for data, options in ((files, {}), (frame.drop(columns="w"), {"shards": 3}), (frame.drop(columns="w"), {}))

@@ -171,7 +171,7 @@ def test_automatic_weights_are_near_the_expected_ones_and_the_fit_is_theirs():
     assert found.form == "exact"
     assert found.beta.sum() == pytest.approx(1.0)
     best = ff.best_weights(MODEL, THETA, "PL1 + 0.3*FL")
-    at_chosen = np.linalg.slogdet(ff.asymptotics(MODEL, THETA, found.policy).covariance)[1]
+    at_chosen = np.linalg.slogdet(ff.theory(MODEL, THETA, found.policy).covariance)[1]
     assert at_chosen - best.J_exact < 0.01  # equal weights lose 0.6
     # The criterion at θ̂ is the log-determinant of the robust covariance that the fit itself reports.
     assert found.J_exact == pytest.approx(np.linalg.slogdet(fit.covariance())[1], abs=1e-4)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.criterion import Criterion
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
 from fieldfit.policies import Policy
 from fieldfit.types import PolicyError
-from fieldfit.variance.criterion import Criterion
 from fieldfit.weights import AutoWeights, automatic_weights
 from fieldfit.weights.choice import Exact
 from fieldfit.weights.groups import groups_of

@@ -8,9 +8,9 @@ from oracle import central_gradient
 from properties import examples
 
 import fieldfit as ff
+from fieldfit.asymptotics.criterion import Criterion
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.types import IdentifiabilityError, ModelError, PolicyError
-from fieldfit.variance.criterion import Criterion
-from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.choice import Exact, WeightsRidge, best_beta
 from fieldfit.weights.statistics import discs
 
@@ -139,8 +139,8 @@ def test_known_weights_of_the_five_node_machine(policy, exact, diagonal, det_dia
     assert hadamard.diagonal_loss == pytest.approx(hadamard.J_exact - best.J_exact, abs=1e-8)
     assert hadamard.diagonal_loss > 0.005
     # It is worse than plain PL1, which is therefore taken.
-    plain = ff.asymptotics(MODEL, THETA, "PL1").efficiency("det")
-    found = ff.asymptotics(MODEL, THETA, hadamard.policy).efficiency("det")
+    plain = ff.theory(MODEL, THETA, "PL1").efficiency("det")
+    found = ff.theory(MODEL, THETA, hadamard.policy).efficiency("det")
     assert plain == pytest.approx(1.624, abs=6e-4)
     assert found > plain
     if det_diagonal is not None:
@@ -168,7 +168,7 @@ def test_exact_weights_are_never_worse_than_pure_or_equal_ones(seed, policy):
 
 
 def _log_det(model, theta, policy):
-    return np.linalg.slogdet(ff.asymptotics(model, theta, policy).covariance)[1]
+    return np.linalg.slogdet(ff.theory(model, theta, policy).covariance)[1]
 
 
 def test_gauge_directions_are_left_out():

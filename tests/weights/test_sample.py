@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.criterion import Criterion
 from fieldfit.data.sequences import Sequences
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
 from fieldfit.types import ModelError
-from fieldfit.variance.criterion import Criterion
 from fieldfit.weights.choice import Exact, WeightsRidge, best_beta
 from fieldfit.weights.groups import DrawnPolicy, groups_of
 from fieldfit.weights.statistics import DataStatistics, samples_needed

@@ -20,6 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from fieldfit.asymptotics import Asymptotics, DenseAccuracy, Moments
+from fieldfit.asymptotics.meat import ScoreVariance
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
@@ -31,9 +34,6 @@ from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondSt
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
-from fieldfit.variance import Asymptotics, DenseAccuracy, Moments
-from fieldfit.variance.meat import ScoreVariance
-from fieldfit.variance.mixture_moments import MixtureMoments
 
 FULL = Policy.parse("FL")
 
@@ -88,7 +88,7 @@ class OneStep(SecondStage):
         account = StepAccount(float(np.abs(move).max(initial=0.0)), time.perf_counter() - began)
         return RefinedEstimate(StepFit(theta, account, model, problem, first.free, precision, weight))
 
-    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+    def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """That of maximum likelihood."""
         del first
         return setting.of_policy(FULL)

@@ -12,10 +12,7 @@ from typing import Literal
 import numpy as np
 
 from fieldfit.api.state import FitState
-from fieldfit.models.problem import Problem
-from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.types import DataError, FloatArray, PolicyError
-from fieldfit.variance import (
+from fieldfit.asymptotics import (
     Accuracy,
     DenseAccuracy,
     ImplicitAccuracy,
@@ -27,10 +24,13 @@ from fieldfit.variance import (
     Solved,
     robust_moments,
 )
-from fieldfit.variance.accuracy import MOST_COVARIANCE_PARAMETERS
-from fieldfit.variance.expectations import Estimated, information_identity, model_moments, simulated_problems
-from fieldfit.variance.meat import mean_score
-from fieldfit.variance.spatial import spatial_meat
+from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
+from fieldfit.asymptotics.expectations import Estimated, information_identity, model_moments, simulated_problems
+from fieldfit.asymptotics.meat import mean_score
+from fieldfit.asymptotics.spatial import spatial_meat
+from fieldfit.models.problem import Problem
+from fieldfit.optim.cg import conjugate_gradients
+from fieldfit.types import DataError, FloatArray, PolicyError
 
 Kind = Literal["robust", "model", "spatial"]
 

@@ -15,15 +15,15 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.result import Fit
 from fieldfit.arguments import instance_of, number_from_zero, one_of
+from fieldfit.asymptotics.criterion import Criterion
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, Compile, theory_moments
 from fieldfit.models.field import FieldModel
 from fieldfit.models.identification import check_identified, with_open_weights
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies import Policy, as_policy
 from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray, ModelError, PolicyError
-from fieldfit.variance.criterion import Criterion
-from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.variance.moments import MOST_ENUMERATED_STATES, Compile, theory_moments
 from fieldfit.weights.choice import Exact, WeightsRidge, best_beta, judge
 from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas, groups_of
 from fieldfit.weights.options import AutoWeights

@@ -26,6 +26,7 @@ from fieldfit.api.estimate_table import half_width
 from fieldfit.api.functionals import Estimate, value_and_gradient
 from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import seed, whole_number
+from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
@@ -40,7 +41,6 @@ from fieldfit.types import (
     ModelError,
     SeparationWarning,
 )
-from fieldfit.variance.expectations import replicate_seeds
 
 if TYPE_CHECKING:
     import pandas as pd

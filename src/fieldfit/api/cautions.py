@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.asymptotics import Accuracy, ImplicitAccuracy
+from fieldfit.asymptotics.meat import ENOUGH_FOR_PARAMETER
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit.variance import Accuracy, ImplicitAccuracy
-from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind

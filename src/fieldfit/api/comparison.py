@@ -25,11 +25,11 @@ from fieldfit.api.estimate_table import parameter_estimates
 from fieldfit.api.functionals import combination, contrast, unit_rows
 from fieldfit.api.refinement import refuse_refined
 from fieldfit.arguments import has_entries, instance_of, one_of
+from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
+from fieldfit.asymptotics.range_inverse import range_inverse
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.types import DataError, FewSamplesWarning, FieldfitError, FloatArray, IntArray, ModelError
-from fieldfit.variance import DenseAccuracy, robust_moments, weighted_chi_square_tail
-from fieldfit.variance.range_inverse import range_inverse
 
 if TYPE_CHECKING:
     import pandas as pd

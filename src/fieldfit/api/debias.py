@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from fieldfit.api.refinement import refuse_refined
+from fieldfit.asymptotics import DenseAccuracy
 from fieldfit.types import FloatArray, ModelError
-from fieldfit.variance import DenseAccuracy
 
 if TYPE_CHECKING:
     from fieldfit.api.standard_errors import StandardErrors

@@ -21,6 +21,7 @@ from fieldfit.api.runaway import runaway
 from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
+from fieldfit.asymptotics.separation import concerned_by, separated_parameters, separation_message
 from fieldfit.models.base import Model
 from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import Penalties
@@ -28,7 +29,6 @@ from fieldfit.optim import Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.policies import Policy
 from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, RunawayWarning, SeparationWarning
-from fieldfit.variance.separation import concerned_by, separated_parameters, separation_message
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, automatic_weights
 
 #: Largest entry of the gradient per sample for which a flat objective counts as separated.

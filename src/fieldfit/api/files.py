@@ -15,6 +15,7 @@ from fieldfit.api.refinement import read_refinement
 from fieldfit.api.result import Fit
 from fieldfit.api.saved_fields import checked_history, checked_matrix, checked_record, checked_seed, checked_text
 from fieldfit.api.state import Convergence, SampleSize, Saved
+from fieldfit.asymptotics import Moments
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import Encoder, names_of, read_encoder
 from fieldfit.docstrings import SHARED, filled
@@ -22,7 +23,6 @@ from fieldfit.models.base import Cost, Model
 from fieldfit.objective import Penalties
 from fieldfit.policies import Policy
 from fieldfit.types import Array, Arrays, DataError, FieldfitError, FileFormatError, Plain
-from fieldfit.variance import Moments
 from fieldfit.weights.storing import from_plain, to_plain
 
 #: Added to the description of bread and meat that come from a file.

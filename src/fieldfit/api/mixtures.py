@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.api.theory import asymptotics
+from fieldfit.api.theory import theory
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.base import check_model
 from fieldfit.models.cost import family_flops
 from fieldfit.models.field import FieldModel
@@ -16,7 +17,6 @@ from fieldfit.policies import Policy, as_policy
 from fieldfit.policies.laws.base import Noise
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.types import FloatArray, ModelError, PolicyError
-from fieldfit.variance.mixture_moments import MixtureMoments
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class FamilyMixtures:
 def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]) -> FamilyMixtures:
     """Compute the moments of families once, for the variance of all their mixtures.
 
-    `asymptotics` computes the variance of one policy. For a grid of selection probabilities λ and weights β this is
+    `theory` computes the variance of one policy. For a grid of selection probabilities λ and weights β this is
     thousands of times faster.
 
     Parameters
@@ -158,19 +158,19 @@ def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]
     model = model.as_field("family_mixtures")
     policies = _single_terms(families)
     vector = model.check_theta(theta)
-    theory = asymptotics(model, vector, policies[0], method="enumeration")
-    if theory.mle_covariance is None:
-        raise ModelError(f"There is no maximum likelihood to compare with: {theory.why_no_mle}")
-    if theory.basis is not None and theory.basis.shape[1] < len(vector):
+    reference = theory(model, vector, policies[0], method="enumeration")
+    if reference.mle_covariance is None:
+        raise ModelError(f"There is no maximum likelihood to compare with: {reference.why_no_mle}")
+    if reference.basis is not None and reference.basis.shape[1] < len(vector):
         raise ModelError(
-            f"The model determines {theory.basis.shape[1]} functions of its {len(vector)} parameters only (gauge "
+            f"The model determines {reference.basis.shape[1]} functions of its {len(vector)} parameters only (gauge "
             "freedom), so their variances cannot be compared. Use a model with one parameter for each function."
         )
     table, probability = model.weighted_samples(vector)
     structure = model.structure()
     moments = MixtureMoments.enumerated(policies, structure, lambda z: model.compile(table, z), vector, probability)
     flops = [float(component_flops(model, policy) @ policy.bind(structure).mean()) for policy in policies]
-    return FamilyMixtures(moments, np.array(flops), theory.mle_covariance)
+    return FamilyMixtures(moments, np.array(flops), reference.mle_covariance)
 
 
 def _single_terms(families: Sequence[str]) -> list[Policy]:

@@ -18,6 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.arguments import numbers_of, positive_number
+from fieldfit.asymptotics import theory_moments
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, weighted_selection
+from fieldfit.asymptotics.range_inverse import range_inverse
+from fieldfit.asymptotics.sandwich import between
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, check_model
 from fieldfit.models.field import FieldModel
@@ -30,10 +34,6 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.report.shown import Shown, first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError
-from fieldfit.variance import theory_moments
-from fieldfit.variance.moments import MOST_ENUMERATED_STATES, weighted_selection
-from fieldfit.variance.range_inverse import range_inverse
-from fieldfit.variance.sandwich import between
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,6 +17,7 @@ from fieldfit.api.refinement import Refinement
 from fieldfit.api.result import Fit
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
+from fieldfit.asymptotics.separation import refused_second_stage
 from fieldfit.models.base import Model
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
@@ -24,7 +25,6 @@ from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondSt
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.shards.pieces import as_pieces
 from fieldfit.types import DataError, ModelError, PolicyError
-from fieldfit.variance.separation import refused_second_stage
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -17,12 +17,12 @@ from fieldfit.api.comparison import restrictions, wald_statistic
 from fieldfit.api.functionals import some_places
 from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import whole_number
+from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.steps import stepped
 from fieldfit.types import DataError, FieldfitError, FloatArray, ModelError
-from fieldfit.variance.expectations import replicate_seeds
 
 if TYPE_CHECKING:
     from fieldfit.api.accuracies import Kind

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
+from fieldfit.asymptotics import DenseAccuracy, range_inverse
+from fieldfit.asymptotics.moments import expected_problem
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.problem import Problem
 from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError
-from fieldfit.variance import DenseAccuracy, range_inverse
-from fieldfit.variance.moments import expected_problem
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,13 +10,13 @@ import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
 from fieldfit.api.robustness import SCORE_NUMBERS, expected_scores, influence_on, matrices
+from fieldfit.asymptotics import range_inverse
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES
 from fieldfit.data.samples import as_table
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.report.shown import Shown, first_rows, frame_rows
 from fieldfit.report.table import PlainTable
 from fieldfit.types import FloatArray, ModelError
-from fieldfit.variance import range_inverse
-from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 
 if TYPE_CHECKING:
     import pandas as pd

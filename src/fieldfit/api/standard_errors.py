@@ -24,12 +24,12 @@ from fieldfit.api.estimate_table import EstimateTable, half_width, parameter_est
 from fieldfit.api.functionals import Estimate, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
+from fieldfit.asymptotics import Accuracy, DenseAccuracy
+from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FewSamplesWarning, FieldfitError, FloatArray, ModelError
-from fieldfit.variance import Accuracy, DenseAccuracy
-from fieldfit.variance.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.words import sentence
 
 if TYPE_CHECKING:

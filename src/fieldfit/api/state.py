@@ -9,6 +9,8 @@ import numpy as np
 
 from fieldfit.api.prepare import Prepared
 from fieldfit.api.refinement import Refinement
+from fieldfit.asymptotics import Moments
+from fieldfit.asymptotics.separation import concerned_by
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model
@@ -20,8 +22,6 @@ from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray
-from fieldfit.variance import Moments
-from fieldfit.variance.separation import concerned_by
 from fieldfit.weights import WeightsResult
 from fieldfit.words import counted
 

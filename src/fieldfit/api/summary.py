@@ -11,9 +11,9 @@ from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples, few_samples_for_tests, held_by_penalty, no_spread, pull_of, under_model
 from fieldfit.api.estimate_table import identified_table
 from fieldfit.arguments import whole_number
+from fieldfit.asymptotics import DenseAccuracy
 from fieldfit.report.shown import first_rows, frame_rows
 from fieldfit.report.table import PlainTable
-from fieldfit.variance import DenseAccuracy
 from fieldfit.words import counted, sentence
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`asymptotics`: the accuracy of a policy at a given θ, without data."""
+"""`theory`: the accuracy of a policy at a given θ, without data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.arguments import count_of, one_of
+from fieldfit.asymptotics import Asymptotics, theory_moments
+from fieldfit.asymptotics.expectations import SIMULATED
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, CommonDraws
+from fieldfit.asymptotics.sandwich import KINDS, between, efficiency, inverse_on
 from fieldfit.data.samples import Table
 from fieldfit.models.base import check_model
 from fieldfit.models.field import FieldModel
@@ -24,10 +28,6 @@ from fieldfit.refinement.second_stage import TheorySetting
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, PolicyError, WidthError
-from fieldfit.variance import Asymptotics, theory_moments
-from fieldfit.variance.expectations import SIMULATED
-from fieldfit.variance.moments import MOST_ENUMERATED_STATES, CommonDraws
-from fieldfit.variance.sandwich import KINDS, between, efficiency, inverse_on
 
 _DRAW_BATCHES = 10
 #: States from which sums over them are divided, and the number of parts.
@@ -38,7 +38,7 @@ _MOMENT_ROUNDING = 1e-12
 _INVOLVED_ENTRY = 1e-6
 
 
-def asymptotics(
+def theory(
     model: FieldModel,
     theta: ArrayLike,
     policy: Policy | Staged | str,
@@ -80,13 +80,13 @@ def asymptotics(
     Examples
     --------
     >>> import fieldfit as ff
-    >>> theory = ff.asymptotics(ff.BoltzmannMachine(5), [-1] * 5 + [1] * 5, "0.7*PL1 + 0.3*PL2")
+    >>> theory = ff.theory(ff.BoltzmannMachine(5), [-1] * 5 + [1] * 5, "0.7*PL1 + 0.3*PL2")
     >>> round(theory.efficiency(), 3)
     1.247
     """
-    check_model(model, "asymptotics")
+    check_model(model, "theory")
     if not model.joint:
-        raise ModelError("asymptotics needs a model of all its variables; a conditional model needs observed data.")
+        raise ModelError("theory needs a model of all its variables; a conditional model needs observed data.")
     vector = model.check_theta(theta)
     estimator = as_estimator(policy)
     one_of(formula, "formula", ("exact", "published"), ModelError)
@@ -95,11 +95,9 @@ def asymptotics(
             raise PolicyError(
                 f"The formula {formula!r} of the paper is not defined for a second stage; use formula='exact'."
             )
-        of_policy = partial(
-            asymptotics, model, vector, method=method, n_simulated=n_simulated, random_state=random_state
-        )
+        of_policy = partial(theory, model, vector, method=method, n_simulated=n_simulated, random_state=random_state)
         setting = TheorySetting(model, vector, method, n_simulated, random_state, of_policy)
-        return estimator.second.asymptotics(estimator.first, setting)
+        return estimator.second.theory(estimator.first, setting)
     bound = estimator.bind(model.structure())
     states = math.prod(model.graph.cardinalities)
     one_of(method, "method", ("auto", "enumeration", "simulation"), ModelError)

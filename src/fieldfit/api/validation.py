@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from fieldfit.api.checkpoint import digest_of
 from fieldfit.api.finished_parts import Kept, as_parts, kept_parts
 from fieldfit.arguments import seed, whole_number
+from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.data.samples import Table
@@ -21,7 +22,6 @@ from fieldfit.objective import ByParameter
 from fieldfit.policies import Policy, as_policy
 from fieldfit.steps import stepped
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, Plain
-from fieldfit.variance.expectations import replicate_seeds
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,12 +12,12 @@ from scipy import stats
 from fieldfit.api.fitting import fit
 from fieldfit.api.result import Fit
 from fieldfit.arguments import instance_of, numbers_of
+from fieldfit.asymptotics.separation import infinite_optimum
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.debiased import debiased_with_errors
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import Responses, answers_to
 from fieldfit.types import DataError, FloatArray, ModelError, SeparationWarning
-from fieldfit.variance.separation import infinite_optimum
 
 if TYPE_CHECKING:
     import pandas

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
+from fieldfit.asymptotics.meat import ENOUGH_FOR_PARAMETER
 from fieldfit.planner.request import Target
 from fieldfit.types import FieldfitError
-from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
 
 #: A policy counts as better if its variance is at least this much lower.
 BETTER_VARIANCE = 0.01

@@ -13,6 +13,9 @@ from functools import partial
 
 import numpy as np
 
+from fieldfit.asymptotics.criterion import Criterion, LogTrace
+from fieldfit.asymptotics.mixture_moments import MixtureMoments, whitening
+from fieldfit.asymptotics.moments import expected_problem
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
 from fieldfit.models.problem import Problem
@@ -21,9 +24,6 @@ from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.planner.ingredients import Ingredient
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray, ModelError
-from fieldfit.variance.criterion import Criterion, LogTrace
-from fieldfit.variance.mixture_moments import MixtureMoments, whitening
-from fieldfit.variance.moments import expected_problem
 
 #: Relative residual of a solve, and its fewest steps, also after its deadline: a few more hardly change a ratio of
 #: variances, many fewer do.

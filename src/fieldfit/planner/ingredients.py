@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fieldfit.asymptotics.moments import expected_problem
+from fieldfit.asymptotics.sampled_moments import SampledTerm
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
@@ -32,8 +34,6 @@ from fieldfit.refinement.planned import SkippedError
 from fieldfit.steps import expect
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, FloatArray, PolicyError, WidthError
-from fieldfit.variance.moments import expected_problem
-from fieldfit.variance.sampled_moments import SampledTerm
 
 #: Evaluations of a trial fit: fewest, and as many as a fit of a field is expected to take at least.
 _FEWEST_TRIAL_STEPS, _USUAL_TRIAL_STEPS = 6, 40

@@ -21,6 +21,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.asymptotics.criterion import MEAN, ROOT, Criterion, LogDeterminant, LogTrace
+from fieldfit.asymptotics.mixture_moments import MixtureMoments, whitening
+from fieldfit.asymptotics.sampled_moments import Control, SampledMoments, sampled_moments
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
 from fieldfit.planner import pilot as piloting
@@ -32,9 +35,6 @@ from fieldfit.policies import Policy
 from fieldfit.refinement.planned import PlannedStage
 from fieldfit.refinement.planned_conditions import PlannedConditions
 from fieldfit.types import FloatArray
-from fieldfit.variance.criterion import MEAN, ROOT, Criterion, LogDeterminant, LogTrace
-from fieldfit.variance.mixture_moments import MixtureMoments, whitening
-from fieldfit.variance.sampled_moments import Control, SampledMoments, sampled_moments
 
 #: Joint states up to which expectations are sums over all of them.
 MOST_PLANNED_STATES = 1 << 12

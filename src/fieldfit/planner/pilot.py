@@ -20,6 +20,7 @@ from itertools import compress
 
 import numpy as np
 
+from fieldfit.asymptotics.separation import concerned_by, separated_parameters
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
 from fieldfit.models.problem import Problem
@@ -38,7 +39,6 @@ from fieldfit.planner.convergence import (
 from fieldfit.planner.request import Request, Target
 from fieldfit.policies import Policy
 from fieldfit.types import FieldfitError, FloatArray, ModelError
-from fieldfit.variance.separation import concerned_by, separated_parameters
 
 #: What a pilot fits, and maximum likelihood.
 PILOT_POLICY, FULL = Policy.parse("PL1"), Policy.parse("FL")

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
+from fieldfit.asymptotics.separation import refused_second_stage
 from fieldfit.models.work import clock
 from fieldfit.objective import has_cheap_hessian
 from fieldfit.planner.calibration import Calibration, calibration
@@ -24,8 +26,6 @@ from fieldfit.refinement.planned import PlannedStage, PlanSetting, PlanTerm, Ski
 from fieldfit.steps import expect
 from fieldfit.threads import one_blas_thread, use_threads
 from fieldfit.types import DataError, FieldfitError
-from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.variance.separation import refused_second_stage
 
 #: Fewest samples of a plan.
 _FEWEST_PLANNED_SAMPLES = 10

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldfit.asymptotics.meat import ENOUGH_FOR_PARAMETER
+from fieldfit.asymptotics.separation import infinite_optimum
 from fieldfit.docstrings import filled
 from fieldfit.planner.candidates import BETTER_VARIANCE, Candidate, choose, thinned
 from fieldfit.planner.pictures import format_seconds, plain_table, plot, plot_lam, to_html, variance_against_lam
@@ -19,8 +21,6 @@ from fieldfit.planner.search import Edge
 from fieldfit.planner.survey import Survey
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Plain
-from fieldfit.variance.meat import ENOUGH_FOR_PARAMETER
-from fieldfit.variance.separation import infinite_optimum
 
 if TYPE_CHECKING:
     import pandas as pd

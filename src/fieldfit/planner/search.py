@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from fieldfit.asymptotics.criterion import Criterion
 from fieldfit.optim.simplex import minimise_on_simplex
 from fieldfit.types import FloatArray
-from fieldfit.variance.criterion import Criterion
 
 #: (cost, variance), costs increasing and variances not.
 Edge = list[tuple[float, float]]

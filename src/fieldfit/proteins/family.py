@@ -16,6 +16,7 @@ from fieldfit.api.fitting import fit
 from fieldfit.api.functionals import unit_rows
 from fieldfit.api.result import Fit
 from fieldfit.arguments import count_of, instance_of
+from fieldfit.asymptotics import Accuracy
 from fieldfit.data.alignments import Alignment, sequence_weights
 from fieldfit.data.samples import Table
 from fieldfit.docstrings import filled
@@ -28,7 +29,6 @@ from fieldfit.proteins.parameter_file import PlmcParameters, write_plmc
 from fieldfit.proteins.penalties import Penalty, as_penalty
 from fieldfit.steps import stepped
 from fieldfit.types import DataError, FloatArray
-from fieldfit.variance import Accuracy
 
 if TYPE_CHECKING:
     import pandas

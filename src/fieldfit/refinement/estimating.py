@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.models.problem import Problem
 from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
 from fieldfit.refinement.model_moments import ScoreMoments
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
-from fieldfit.variance.meat import ScoreVariance
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

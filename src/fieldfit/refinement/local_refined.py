@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import numpy as np
 
+from fieldfit.asymptotics import Accuracy, DenseAccuracy, Moments
+from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.refinement.conditions import NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, WeightedConditions, symmetric_bread
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
-from fieldfit.variance import Accuracy, DenseAccuracy, Moments
-from fieldfit.variance.accuracy import MOST_COVARIANCE_PARAMETERS
-from fieldfit.variance.meat import ScoreVariance
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array

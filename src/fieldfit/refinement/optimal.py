@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.asymptotics import Asymptotics
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
@@ -39,8 +41,6 @@ from fieldfit.refinement.sharded_conditions import conditions_of, samples_at_han
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, IdentifiabilityError, IntArray, ModelError, PolicyError
-from fieldfit.variance import Asymptotics
-from fieldfit.variance.moments import MOST_ENUMERATED_STATES
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model
 from fieldfit.models.problem import Problem
@@ -17,7 +18,6 @@ from fieldfit.policies.laws.base import Law
 from fieldfit.refinement.second_stage import second_stages
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray
-from fieldfit.variance.mixture_moments import MixtureMoments
 
 if TYPE_CHECKING:
     from fieldfit.refinement.planned_conditions import PlannedConditions

@@ -15,6 +15,8 @@ from functools import partial
 
 import numpy as np
 
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
+from fieldfit.asymptotics.sampled_moments import SampledTerm
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.work import clock, least_seconds
@@ -42,8 +44,6 @@ from fieldfit.refinement.regression import RIDGES, WORTH, Weights, own_weights
 from fieldfit.refinement.stacking import Stack, stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray
-from fieldfit.variance.mixture_moments import MixtureMoments
-from fieldfit.variance.sampled_moments import SampledTerm
 
 #: Newton steps of a second stage, which are sums over all samples; samples behind its derivatives and its acceptance.
 _NEWTON_STEPS, _COMPARED_SAMPLES = 5, 4_000

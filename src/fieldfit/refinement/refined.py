@@ -9,6 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from fieldfit.asymptotics import DenseAccuracy, Moments
+from fieldfit.asymptotics.criterion import MEAN, ROOT
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.data.samples import Table
 from fieldfit.refinement.estimating import (
     ConditionSums,
@@ -22,9 +25,6 @@ from fieldfit.refinement.specification import SpecificationTest, hansen_test
 from fieldfit.refinement.stacking import Stack
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, Int32Array, PolicyError
-from fieldfit.variance import DenseAccuracy, Moments
-from fieldfit.variance.criterion import MEAN, ROOT
-from fieldfit.variance.meat import ScoreVariance
 
 #: Draws at the refined estimate behind model-based standard errors and the specification test, and their seed.
 _TEST_DRAWS, _TEST_SEED = 20_000, 0x7E57

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.asymptotics.mixture_moments import whitening
 from fieldfit.refinement.model_moments import ScoreMoments, together
 from fieldfit.refinement.pseudo_inverse import (
     bread_inverse,
@@ -28,7 +29,6 @@ from fieldfit.refinement.pseudo_inverse import (
     pseudo_inverse,
 )
 from fieldfit.types import FloatArray, ModelError
-from fieldfit.variance.mixture_moments import whitening
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

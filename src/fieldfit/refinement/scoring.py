@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fieldfit.asymptotics import DenseAccuracy, Moments
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
 from fieldfit.optim.keeping import Keeper, State
@@ -36,8 +38,6 @@ from fieldfit.refinement.pseudo_inverse import pseudo_inverse
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, Int32Array, IntArray, ModelError, PolicyError
-from fieldfit.variance import DenseAccuracy, Moments
-from fieldfit.variance.meat import ScoreVariance
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 
+from fieldfit.asymptotics.meat import ScoreStream
 from fieldfit.policies.policy import Policy
 from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, IntArray, PolicyError
-from fieldfit.variance.meat import ScoreStream
 
 if TYPE_CHECKING:
+    from fieldfit.asymptotics import Accuracy, Asymptotics
+    from fieldfit.asymptotics.meat import ScoreVariance
     from fieldfit.data.dataset import Dataset
     from fieldfit.models.base import Model
     from fieldfit.models.field import FieldModel
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from fieldfit.policies.text import Reader
     from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
     from fieldfit.refinement.specification import SpecificationTest
-    from fieldfit.variance import Accuracy, Asymptotics
-    from fieldfit.variance.meat import ScoreVariance
 
 
 class StageAccount(Protocol):
@@ -136,7 +136,7 @@ class RefinedEstimate:
 class TheorySetting:
     """Where an asymptotic variance is computed: a model at θ, and how expectations are made.
 
-    ``method``, ``n_simulated`` and ``random_state`` are those of `asymptotics`, and ``of_policy`` is its result for a
+    ``method``, ``n_simulated`` and ``random_state`` are those of `theory`, and ``of_policy`` is its result for a
     policy of one stage.
     """
 
@@ -219,7 +219,7 @@ class SecondStage(ABC):
         """The refined estimate; or a policy, whose objective is maximised from the first estimate."""
 
     @abstractmethod
-    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+    def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The asymptotic variance, or PolicyError where it has none."""
 
     @abstractmethod

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.asymptotics.separation import separated_parameters
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
@@ -32,7 +33,6 @@ from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Shard, Shared, held_weight
 from fieldfit.shards.tree import Answer
 from fieldfit.types import BoolArray, FloatArray, IntArray, ModelError
-from fieldfit.variance.separation import separated_parameters
 
 
 @dataclass(frozen=True)

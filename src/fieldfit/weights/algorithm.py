@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.asymptotics.criterion import Criterion, WeightsCriterion
 from fieldfit.models.problem import Problem
 from fieldfit.objective import Objective
 from fieldfit.optim import Callback, Solution, Status
@@ -27,7 +28,6 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, IntArray, ModelError
-from fieldfit.variance.criterion import Criterion, WeightsCriterion
 from fieldfit.weights.choice import Exact, WeightsRidge, best_beta, better_rival, judge, rivals
 from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.asymptotics.criterion import Criterion, WeightsCriterion
+from fieldfit.asymptotics.mixture_moments import ZERO_EIGENVALUE, MixtureMoments
 from fieldfit.optim.simplex import minimise_on_simplex
 from fieldfit.types import FloatArray, IdentifiabilityError
-from fieldfit.variance.criterion import Criterion, WeightsCriterion
-from fieldfit.variance.mixture_moments import ZERO_EIGENVALUE, MixtureMoments
 from fieldfit.weights.groups import Groups
 from fieldfit.weights.result import WeightsResult
 from fieldfit.weights.statistics import discs

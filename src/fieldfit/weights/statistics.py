@@ -32,12 +32,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, FloatArray, IntArray, Plain
-from fieldfit.variance.mixture_moments import MixtureMoments
 from fieldfit.weights.groups import DrawnPolicy, Groups
 
 

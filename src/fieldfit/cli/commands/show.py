@@ -66,12 +66,12 @@ def show(
 ) -> None:
     """Show a saved fit: its parameters with standard errors."""
     from fieldfit.api.files import load
+    from fieldfit.asymptotics.separation import separation_message
     from fieldfit.cli.output import collected_warnings, complain, note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, records
     from fieldfit.cli.showing import fit_document, print_course, print_fit
     from fieldfit.cli.weighting import write_weights
     from fieldfit.types import FieldfitError
-    from fieldfit.variance.separation import separation_message
 
     if not 0 < level < 1:
         raise FieldfitError(f"--level is {level:g}; it must be between 0 and 1.")

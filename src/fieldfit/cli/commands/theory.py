@@ -60,14 +60,14 @@ def theory(
 
     Variance is relative to maximum likelihood, cost in the paper's FLOPs.
     """
-    from fieldfit.api.theory import asymptotics
+    from fieldfit.api import theory as calculation
+    from fieldfit.asymptotics.criterion import MEAN, ROOT
+    from fieldfit.asymptotics.sandwich import KINDS
     from fieldfit.cli.output import print_json, print_table
     from fieldfit.models.cost import sample_flops
     from fieldfit.refinement.staged import as_estimator, evaluated_policies
     from fieldfit.report.table import PlainTable
     from fieldfit.steps import waiting
-    from fieldfit.variance.criterion import MEAN, ROOT
-    from fieldfit.variance.sandwich import KINDS
 
     limit_threads(threads)
     parsed = [as_estimator(text) for text in policies]
@@ -77,16 +77,18 @@ def theory(
         stages = evaluated_policies(policy)
         bound = stages[0].bind(field.structure())
         with waiting(f"theory of {policy}"):
-            theory = asymptotics(field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed)
+            result = calculation.theory(
+                field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed
+            )
         records.append(
             {
                 "policy": str(policy),
                 "components": float(bound.expected_counts().sum()),
                 "flops": sum(sample_flops(field, stage.bind(field.structure())) for stage in stages),
-                **theory.to_dict(),
-                "why_no_mle": theory.why_no_mle or None,
-                "note": theory.note or None,
-                "standard_error": theory.standard_errors(1),
+                **result.to_dict(),
+                "why_no_mle": result.why_no_mle or None,
+                "note": result.note or None,
+                "standard_error": result.standard_errors(1),
             }
         )
     if json:

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fieldfit.asymptotics import Asymptotics
 from fieldfit.data.samples import Table
 from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
@@ -28,7 +29,6 @@ from fieldfit.refinement.stacking import BLOCK_NUMBERS, Masking, Stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.stages.maximised import is_random, one_component
 from fieldfit.types import FloatArray, Int32Array, PolicyError
-from fieldfit.variance import Asymptotics
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Controlled(SecondStage):
             refine_densely(first, model, given=control_stack(model, first.bound, bound), drawn=bound)
         )
 
-    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+    def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""
         structure = setting.model.structure()
         given = control_stack(setting.model, first.bind(structure), self.policy.bind(structure))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fieldfit.asymptotics import Asymptotics
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.work import clock
 from fieldfit.objective import has_affordable_hessian
 from fieldfit.policies import Policy
@@ -22,8 +24,6 @@ from fieldfit.refinement.second_stage import FirstFit, SecondStage, TheorySettin
 from fieldfit.refinement.staged import Staged
 from fieldfit.refinement.statistical import FRACTION
 from fieldfit.types import FloatArray, PolicyError
-from fieldfit.variance import Asymptotics
-from fieldfit.variance.mixture_moments import MixtureMoments
 
 if TYPE_CHECKING:
     from fieldfit.policies.policy import BoundPolicy
@@ -63,7 +63,7 @@ class Maximised(SecondStage):
         self._check(first.bind(self.policy), first.bound.policy)
         return self.policy
 
-    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+    def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """That of the policy: both have the same limit."""
         self._check(self.policy.bind(setting.model.structure()), first)
         return setting.of_policy(self.policy)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fieldfit.asymptotics import Asymptotics
 from fieldfit.data.samples import as_table
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
@@ -18,7 +19,6 @@ from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondSt
 from fieldfit.refinement.separate_fits import HeldNodes, ShardedNodes
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.types import DataError, PolicyError
-from fieldfit.variance import Asymptotics
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Nodewise(SecondStage):
         iterations, evaluations, products = work.tolist()
         return RefinedEstimate(stage, iterations, evaluations, products, message, average)
 
-    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+    def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """To first order the separate estimates are linear in the scores, so the best combinations are those of PL1."""
         return optimal_asymptotics(first, setting, 1)
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fieldfit.asymptotics import Asymptotics
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
@@ -22,7 +23,6 @@ from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondSt
 from fieldfit.refinement.stacking import stack
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import PolicyError
-from fieldfit.variance import Asymptotics
 
 #: Graph distances that plans compare.
 _DISTANCES = (1, 2, 3)
@@ -69,7 +69,7 @@ class Optimal(SecondStage):
             return RefinedEstimate(refine_locally(first, model, self.distance))
         return RefinedEstimate(refine_densely(first, model, distance=self.distance))
 
-    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+    def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""
         return optimal_asymptotics(first, setting, self.distance)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fieldfit.asymptotics import Asymptotics
 from fieldfit.policies import Policy
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
@@ -13,7 +14,6 @@ from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondSt
 from fieldfit.refinement.sharded_conditions import conditions_of
 from fieldfit.refinement.stacking import StatisticConditions
 from fieldfit.types import PolicyError
-from fieldfit.variance import Asymptotics
 
 #: Draws at least.
 _FEWEST_ALLOWED_DRAWS = 100
@@ -61,11 +61,11 @@ class Simulated(SecondStage):
         )
         return RefinedEstimate(stage)
 
-    def asymptotics(self, first: Policy, setting: TheorySetting) -> Asymptotics:
+    def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """Refused: the variance depends on n."""
         raise PolicyError(
             f"The variance of '{self.text(first)}' depends on the number of samples: n draws of the data and M of the "
-            f"model together have n·Cov = I⁻¹(1 + n/M). asymptotics of 'FL' gives I⁻¹."
+            f"model together have n·Cov = I⁻¹(1 + n/M). The theory of 'FL' gives I⁻¹."
         )
 
     def plan(self, first: Policy, setting: PlanSetting) -> PlannedStage:

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fieldfit.asymptotics.mixture_moments import MixtureMoments, whitening
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit.variance.mixture_moments import MixtureMoments, whitening
 
 #: What variances relative to maximum likelihood are, in words: where bread and meat are exact, and elsewhere.
 ROOT, MEAN = "det^(1/r)", "tr(I·covariance)/r"

@@ -17,13 +17,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from fieldfit.asymptotics.meat import ScoreStream
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.laws.base import Noise
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray
-from fieldfit.variance.meat import ScoreStream
-from fieldfit.variance.mixture_moments import MixtureMoments
 
 #: Draws of Z from which noise is estimated; one with as many samples as this.
 _NOISE_DRAWS, _MANY_SAMPLES = 2, 2_000

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics import range_inverse
+from fieldfit.asymptotics.criterion import Criterion
+from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.data.sequences import Sequences
 from fieldfit.refinement.expansion import covariance_root
 from fieldfit.types import IdentifiabilityError, SeparationWarning
-from fieldfit.variance import range_inverse
-from fieldfit.variance.criterion import Criterion
-from fieldfit.variance.mixture_moments import MixtureMoments
 
 FACTORS = [1e-8, 1e8, *(pytest.param(factor, marks=pytest.mark.slow) for factor in (1e-5, 1e-3, 2e4, 1e5))]
 #: For what takes longer.
@@ -62,7 +62,7 @@ def restricted_reference() -> ff.Fit:
 
 
 def theory_of(scale: float, policy: str, method: str = "auto"):
-    return ff.asymptotics(chain(scale), THETA / sizes(scale), policy, method=method, n_simulated=2000)
+    return ff.theory(chain(scale), THETA / sizes(scale), policy, method=method, n_simulated=2000)
 
 
 def projected(scale: float):
@@ -149,7 +149,7 @@ def test_a_gauge_freedom_is_found_at_every_scale(scale):
     assert known.estimate == pytest.approx(expected.estimate, rel=1e-6)
     assert known.standard_error == pytest.approx(expected.standard_error, rel=1e-6)
     theta = first.theta / np.array([1, scale, *[1] * 8])
-    theory, plain = (ff.asymptotics(over_complete(s), t, "PL1") for s, t in ((scale, theta), (1.0, first.theta)))
+    theory, plain = (ff.theory(over_complete(s), t, "PL1") for s, t in ((scale, theta), (1.0, first.theta)))
     assert theory.basis.shape == plain.basis.shape == (10, 5)
     assert theory.efficiency("det") == pytest.approx(plain.efficiency("det"), rel=1e-6)
     with pytest.raises(IdentifiabilityError, match="does not determine"):

@@ -21,9 +21,9 @@ from typing import Protocol
 
 import numpy as np
 
+from fieldfit.asymptotics.range_inverse import SMALL, RangeInverse, is_singular, range_inverse
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit.variance.range_inverse import SMALL, RangeInverse, is_singular, range_inverse
 
 #: Most parameters for which bread, meat and covariances are dense matrices.
 MOST_COVARIANCE_PARAMETERS = 3_000

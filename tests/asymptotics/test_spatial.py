@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.asymptotics.spatial import spatial_meat
 from fieldfit.models.located import LocatedScores
 from fieldfit.types import DataError, FieldfitError
-from fieldfit.variance.spatial import spatial_meat
 
 
 def test_the_meat_is_the_sum_over_pairs_of_sites():

@@ -13,12 +13,12 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.api import accuracies
+from fieldfit.asymptotics import ImplicitAccuracy, ImplicitBread, Solved, implicit
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_gradients import marginal_gradient
 from fieldfit.models.problem import Problem
 from fieldfit.optim import conjugate_gradients
-from fieldfit.variance import ImplicitAccuracy, ImplicitBread, Solved, implicit
 
 
 @pytest.fixture(autouse=True)

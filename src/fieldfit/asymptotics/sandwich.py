@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.asymptotics.criterion import MEAN, ROOT
+from fieldfit.asymptotics.meat import INDEPENDENT, ScoreVariance
 from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray, ModelError, Plain
-from fieldfit.variance.criterion import MEAN, ROOT
-from fieldfit.variance.meat import INDEPENDENT, ScoreVariance
 
 #: Sizes of a variance relative to maximum likelihood.
 KINDS = ("det", "root", "trace", "mean")
@@ -44,7 +44,7 @@ def between(inverse: FloatArray, meat: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class Asymptotics:
-    """Asymptotic theory of one policy at one θ. `fieldfit.asymptotics` returns it.
+    """Asymptotic theory of one policy at one θ. `fieldfit.theory` returns it.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Asymptotics:
     Examples
     --------
     >>> import fieldfit as ff
-    >>> theory = ff.asymptotics(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
+    >>> theory = ff.theory(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
     >>> theory
     <Asymptotics: 3 parameters, exact formula, enumeration of 8 states>
     """
@@ -113,7 +113,7 @@ class Asymptotics:
         Examples
         --------
         >>> import fieldfit as ff
-        >>> theory = ff.asymptotics(ff.BoltzmannMachine(5), [-1] * 5 + [1] * 5, "PL1")
+        >>> theory = ff.theory(ff.BoltzmannMachine(5), [-1] * 5 + [1] * 5, "PL1")
         >>> round(theory.efficiency(), 3), round(theory.efficiency("det"), 3)
         (1.05, 1.624)
         """
@@ -137,7 +137,7 @@ class Asymptotics:
         Examples
         --------
         >>> import fieldfit as ff
-        >>> theory = ff.asymptotics(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
+        >>> theory = ff.theory(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
         >>> theory.standard_errors(500).round(3)
         array([0.111, 0.149, 0.123])
         """
@@ -209,7 +209,7 @@ class Asymptotics:
         Examples
         --------
         >>> import fieldfit as ff
-        >>> theory = ff.asymptotics(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
+        >>> theory = ff.theory(ff.BoltzmannMachine(3), [1.0, -1.0, 0.5], "PL1")
         >>> sorted(theory.to_dict()["efficiency"])
         ['det', 'mean', 'root', 'trace']
         """

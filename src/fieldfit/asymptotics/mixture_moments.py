@@ -10,7 +10,7 @@ The second sum is the selection noise; the published formula leaves it out. The 
 Σ_j E ∇S_j ∇S_jᵀ where components are drawn one by one, K_ff where they are drawn together. O_f is the noise of a law
 without a free λ, Var_Z ψ_f. A mixture costs a few d × d sums and one solution, for any number of components.
 
-Expectations are sums over all states (`enumerated`), means over samples (`fieldfit.variance.sampled_moments`), or
+Expectations are sums over all states (`enumerated`), means over samples (`fieldfit.asymptotics.sampled_moments`), or
 means over data with the Z that was drawn for them (`with_drawn_selection`, where λ = 1 and the noise is in K).
 """
 
@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fieldfit.arguments import one_of
+from fieldfit.asymptotics.moments import Compile, theory_moments, weighted_selection
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Noise
 from fieldfit.policies.structure import Structure
 from fieldfit.types import FloatArray, ModelError
-from fieldfit.variance.moments import Compile, theory_moments, weighted_selection
 
 FORMULAS = ("published", "exact")
 _MIXTURES_AT_ONCE = 500  # mixtures at a time, to bound the memory

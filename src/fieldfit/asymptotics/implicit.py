@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.models.problem import Problem
 from fieldfit.types import BoolArray, FloatArray
-from fieldfit.variance.meat import ScoreVariance
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.asymptotics.accuracy import Moments
+from fieldfit.asymptotics.meat import ScoreVariance
+from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, theory_moments
+from fieldfit.asymptotics.sandwich import robust_moments
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
@@ -19,10 +23,6 @@ from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, PolicyError
-from fieldfit.variance.accuracy import Moments
-from fieldfit.variance.meat import ScoreVariance
-from fieldfit.variance.moments import MOST_ENUMERATED_STATES, theory_moments
-from fieldfit.variance.sandwich import robust_moments
 
 #: Number of simulated samples, at least if they come in datasets; and the fewest datasets.
 SIMULATED = 20_000

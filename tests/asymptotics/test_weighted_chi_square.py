@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from fieldfit.asymptotics import weighted_chi_square_tail
 from fieldfit.types import FieldfitError
-from fieldfit.variance import weighted_chi_square_tail
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 10, 100, 500])
