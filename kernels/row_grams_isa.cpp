@@ -2,26 +2,38 @@
 
 namespace ff::FF_ISA {
 
-typedef double Tile __attribute__((vector_size(8 * GRAM_TILE)));
-
-#ifdef __AVX512F__
-constexpr int64_t HEIGHT = 8;  // rows of a tile whose sums fit in the registers
+// Vectors of the processor's own width: the compiler keeps longer ones in memory. LANES numbers in each, and HEIGHT rows of
+// a tile, whose sums fit in the registers.
+#if defined(__AVX512F__)
+constexpr int64_t LANES = 8, HEIGHT = 8;
+#elif defined(__AVX2__)
+constexpr int64_t LANES = 4, HEIGHT = 4;
 #else
-constexpr int64_t HEIGHT = 4;
+constexpr int64_t LANES = 2, HEIGHT = 2;
 #endif
+constexpr int64_t VECTORS = GRAM_TILE / LANES;
+
+typedef double Lanes __attribute__((vector_size(8 * LANES)));
 
 // The lower half of Σ x xᵀ over `count` rows that lie one after the other.
 static void add_tiles(const double* x, int64_t width, int64_t count, double* out) {
     for (int64_t top = 0; top < width; top += HEIGHT)
         for (int64_t left = 0; left <= top; left += GRAM_TILE) {
-            Tile sums[HEIGHT] = {};
+            Lanes sums[HEIGHT][VECTORS] = {};
             for (const double* row = x; row < x + count * width; row += width) {
-                const Tile values = *reinterpret_cast<const Tile*>(row + left);
+                const Lanes* values = reinterpret_cast<const Lanes*>(row + left);
 #pragma GCC unroll 8
-                for (int64_t u = 0; u < HEIGHT; ++u) sums[u] += row[top + u] * values;
+                for (int64_t u = 0; u < HEIGHT; ++u)
+#pragma GCC unroll 4
+                    for (int64_t v = 0; v < VECTORS; ++v) sums[u][v] += row[top + u] * values[v];
             }
+#pragma GCC unroll 8
             for (int64_t u = 0; u < HEIGHT; ++u)
-                for (int64_t v = 0; v < GRAM_TILE; ++v) out[(top + u) * width + left + v] += sums[u][v];
+#pragma GCC unroll 4
+                for (int64_t v = 0; v < VECTORS; ++v)
+#pragma GCC unroll 8
+                    for (int64_t k = 0; k < LANES; ++k)
+                        out[(top + u) * width + left + v * LANES + k] += sums[u][v][k];
         }
 }
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from fieldfit.api.prepare import Prepared
 from fieldfit.api.state import FitState
 from fieldfit.asymptotics import (
     Accuracy,
@@ -25,12 +26,13 @@ from fieldfit.asymptotics import (
     robust_moments,
 )
 from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
+from fieldfit.asymptotics.debiased import DebiasedBread, PenalisedStart, debiased_moments
 from fieldfit.asymptotics.expectations import Estimated, information_identity, model_moments, simulated_problems
 from fieldfit.asymptotics.meat import mean_score
 from fieldfit.asymptotics.spatial import spatial_meat
 from fieldfit.models.problem import Problem
 from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.types import DataError, FloatArray, PolicyError
+from fieldfit.types import BoolArray, DataError, FloatArray, PolicyError
 
 Kind = Literal["robust", "model", "spatial"]
 
@@ -85,10 +87,22 @@ def accuracy_with(fit: FitState, variance: ScoreVariance) -> Accuracy:
     """Hessian of the data, and the meat of their scores as defined by ``variance``."""
     problem, dataset = fit.needed.problem, fit.needed.dataset
     if not fits_matrices(fit):
-        return implicit_accuracy(fit, [problem], variance, "the data, by conjugate gradients")
+        method = "the data, by conjugate gradients"
+        if fit.step_from is not None:
+            return _debiased_by_products(fit, fit.step_from, variance, method)
+        return implicit_accuracy(fit, [problem], variance, method)
     bread, meat = robust_moments(problem, fit.theta, variance)
     moments = Moments(bread, meat, dataset.total_weight, "the data")
+    if fit.step_from is not None:
+        at_start = mean_bread(fit.needed, fit.step_from.theta)
+        moments = debiased_moments(at_start, moments, fit.step_from, fit.model.feature_units)
     return DenseAccuracy(moments, fit.penalty.precision, fit.active, fit.model.feature_units)
+
+
+def mean_bread(prepared: Prepared, theta: FloatArray) -> FloatArray:
+    """H/N at ``theta``, without the penalty (r, r)."""
+    dataset = prepared.dataset
+    return -prepared.problem.hessian_matrix(theta, dataset.sample_weight) / dataset.total_weight
 
 
 def spatial_accuracy(fit: FitState, bandwidth: int | None = None) -> DenseAccuracy:
@@ -130,9 +144,11 @@ def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy
         )
     identity = information_identity(estimated(fit))
     if identity is not None:
-        robust = robust_of()
-        assert isinstance(robust, ImplicitAccuracy)  # the same bread: solutions are shared
         method = "the information identity, by conjugate gradients"
+        # The same bread as that of robust errors, whose solutions are shared, but for a debiased estimate.
+        plain = fit.step_from is None
+        robust = robust_of() if plain else implicit_accuracy(fit, [fit.needed.problem], independent(fit), method)
+        assert isinstance(robust, ImplicitAccuracy)
         return ImplicitAccuracy(robust.bread, robust.problems, independent(fit), method, identity)
     method = f"{_SIMULATED_DATASETS} simulated datasets, by conjugate gradients"
     return implicit_accuracy(fit, simulated_problems(estimated(fit), _SIMULATED_DATASETS), independent(fit), method)
@@ -145,10 +161,11 @@ def estimated(fit: FitState) -> Estimated:
 
 
 def score_variance(fit: FitState) -> ScoreVariance:
-    """How the robust meat of a fit is computed: by groups, and centred at the mean score if a penalty makes it nonzero."""
+    """How the robust meat of a fit is computed: by groups, and centred at the mean score where that is not 0."""
     prepared = fit.needed
     dataset = prepared.dataset
-    mean = mean_score(prepared.problem, fit.theta, dataset.sample_weight) if fit.penalised else None
+    centred = fit.penalised or fit.step_from is not None
+    mean = mean_score(prepared.problem, fit.theta, dataset.sample_weight) if centred else None
     return ScoreVariance(dataset.sample_weight, dataset.has_counts, dataset.groups, mean)
 
 
@@ -162,10 +179,28 @@ def implicit_accuracy(
     fit: FitState, problems: Sequence[Problem], variance: ScoreVariance, method: str
 ) -> ImplicitAccuracy:
     """Accuracy by products of ``problems``, for any number of parameters."""
-    weight, precision = fit.row_weight, fit.penalty.precision
+    # Two datasets are enough for the bread, an average over all tokens. The meat of a rare feature needs more.
+    bread = _bread_by_products(fit, problems[:2], fit.theta, fit.penalty.precision, fit.active)
+    return ImplicitAccuracy(bread, problems, variance, method)
+
+
+def _debiased_by_products(
+    fit: FitState, start: PenalisedStart, variance: ScoreVariance, method: str
+) -> ImplicitAccuracy:
+    """Accuracy of one Newton step from a penalised estimate, by products."""
+    problems = [fit.needed.problem]
+    at_start = _bread_by_products(fit, problems, start.theta, fit.penalty.precision, fit.free)
+    at_step = _bread_by_products(fit, problems, fit.theta, start.precision, start.active)
+    return ImplicitAccuracy(DebiasedBread(at_start, at_step), problems, variance, method)
+
+
+def _bread_by_products(
+    fit: FitState, problems: Sequence[Problem], theta: FloatArray, precision: FloatArray, active: BoolArray
+) -> ImplicitBread:
+    """H + P at ``theta`` over the active parameters, with its solver."""
     # With a penalty on every parameter, every function is identified (unless unknown values make H indefinite), and
     # the quadratic form determines when to stop. Otherwise only the residual shows whether b is in the range of H.
-    held = bool(np.all(precision[fit.active] > 0)) and not fit.needed.dataset.has_missing
+    held = bool(np.all(precision[active] > 0)) and not fit.needed.dataset.has_missing
 
     def solve(
         product: Callable[[FloatArray], FloatArray],
@@ -188,6 +223,4 @@ def implicit_accuracy(
         # Solves that stopped by their residual cannot be improved.
         return Solved(solution, state.missing if held and state.residual > _ACCURACY_RESIDUAL else 0.0)
 
-    # Two datasets are enough for the bread, an average over all tokens. The meat of a rare feature needs more.
-    bread = ImplicitBread(problems[:2], fit.theta, precision, fit.active, weight, solve, fit.model.feature_units)
-    return ImplicitAccuracy(bread, problems, variance, method)
+    return ImplicitBread(problems, theta, precision, active, fit.row_weight, solve, fit.model.feature_units)

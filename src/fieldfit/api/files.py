@@ -16,6 +16,7 @@ from fieldfit.api.result import Fit
 from fieldfit.api.saved_fields import checked_history, checked_matrix, checked_record, checked_seed, checked_text
 from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.asymptotics import Moments
+from fieldfit.asymptotics.debiased import PenalisedStart
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import Encoder, names_of, read_encoder
 from fieldfit.docstrings import SHARED, filled
@@ -68,6 +69,8 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         arrays["l1"] = fit.penalty.l1
     if fit.penalty.l1_groups is not None:
         arrays["l1_groups"] = fit.penalty.l1_groups
+    if fit.step_from is not None:
+        arrays |= {f"start_{name}": array for name, array in vars(fit.step_from).items()}
     if fit.refinement is not None:
         arrays["first_theta"] = fit.refinement.first_theta
     arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
@@ -210,6 +213,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             saved=Saved(_read_moments(path, header, arrays, r), str(header["fingerprint"]), cost, held),
             refinement=refinement,
             started_from=None if header["started_from"] is None else Policy.parse(header["started_from"]),
+            step_from=_read_start(path, arrays, r),
             runaway=checked_text(header["runaway"]),
             command=checked_text(header["command"]),
         )
@@ -234,6 +238,17 @@ def _read_model(path: str | os.PathLike[str], header: Plain, arrays: Arrays) -> 
         return model, None
     encoder = read_encoder(header["encoder"], _part(arrays, "encoder_"))
     return model.with_input_names(*names_of(encoder)), encoder
+
+
+def _read_start(path: str | os.PathLike[str], arrays: Arrays, r: int) -> PenalisedStart | None:
+    """The penalised estimate that a debiased fit started from."""
+    if "start_theta" not in arrays:
+        return None
+    theta = _by_parameter(path, arrays, "start_theta", r, np.float64)
+    precision = _by_parameter(path, arrays, "start_precision", r, np.float64)
+    if not np.isfinite(theta).all() or not (np.isfinite(precision) & (precision >= 0)).all():
+        raise FileFormatError(f"{path} has a penalised estimate that no fit has.")
+    return PenalisedStart(theta, precision, _by_parameter(path, arrays, "start_active", r, np.bool_))
 
 
 def _read_penalties(path: str | os.PathLike[str], arrays: Arrays, r: int) -> Penalties:

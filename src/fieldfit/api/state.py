@@ -10,6 +10,7 @@ import numpy as np
 from fieldfit.api.prepare import Prepared
 from fieldfit.api.refinement import Refinement
 from fieldfit.asymptotics import Moments
+from fieldfit.asymptotics.debiased import PenalisedStart
 from fieldfit.asymptotics.separation import concerned_by
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
@@ -158,6 +159,8 @@ class FitState:
         The second stage, if it combines moment conditions; ``policy`` is then the first.
     started_from
         The policy of the first stage, if the second was Newton steps on ``policy``.
+    step_from
+        The penalised estimate that one Newton step started from, if the fit is debiased.
     runaway
         A sentence, if simulated samples of the model drift away from the data.
     command
@@ -180,6 +183,7 @@ class FitState:
     saved: Saved = field(default=Saved(), compare=False)
     refinement: Refinement | None = field(default=None, compare=False)
     started_from: Policy | None = None
+    step_from: PenalisedStart | None = field(default=None, compare=False)
     runaway: str = ""
     command: str = ""
 

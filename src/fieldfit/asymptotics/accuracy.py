@@ -60,6 +60,23 @@ class Accuracy(Protocol):
         """tr((H + P)⁻¹ M), and its Monte Carlo error: 0 if neither the trace nor the matrices are simulated."""
 
 
+def bread_inverse(
+    bread: FloatArray, precision: FloatArray, free: BoolArray, units: FloatArray | None
+) -> RangeInverse:
+    """Inverse and null space of ``bread`` + diag(``precision``) over the ``free`` parameters, in all r coordinates."""
+    r = len(free)
+    keep = np.ix_(free, free)
+    sizes = np.ones(r) if units is None else units
+    total = bread.copy()
+    total[np.diag_indices(r)] += precision
+    if free.all():
+        return range_inverse(total, sizes)
+    small = range_inverse(total[keep], sizes[free])
+    inverse, scale, null = np.zeros((r, r)), np.zeros(r), np.zeros((r, small.nullity))
+    inverse[keep], scale[free], null[free] = small.inverse, small.scale, small.null
+    return RangeInverse(inverse, scale, null)
+
+
 @dataclass(frozen=True)
 class DenseAccuracy:
     """The covariance of θ̂ as a matrix. ``precision`` (r,) is P, ``free`` (r,) marks what was estimated.
@@ -80,17 +97,7 @@ class DenseAccuracy:
     @cached_property
     def bread(self) -> RangeInverse:
         """(H + P)/N over the free parameters with its inverse and null space, in all r coordinates."""
-        r = len(self.free)
-        keep = np.ix_(self.free, self.free)
-        units = np.ones(r) if self.units is None else self.units
-        total = self.moments.bread.copy()
-        total[np.diag_indices(r)] += self.precision / self.moments.total
-        if self.free.all():
-            return range_inverse(total, units)
-        small = range_inverse(total[keep], units[self.free])
-        inverse, scale, null = np.zeros((r, r)), np.zeros(r), np.zeros((r, small.nullity))
-        inverse[keep], scale[self.free], null[self.free] = small.inverse, small.scale, small.null
-        return RangeInverse(inverse, scale, null)
+        return bread_inverse(self.moments.bread, self.precision / self.moments.total, self.free, self.units)
 
     @property
     def inverse(self) -> FloatArray:

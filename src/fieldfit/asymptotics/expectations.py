@@ -24,7 +24,9 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, PolicyError
 
-#: Number of simulated samples, at least if they come in datasets; and the fewest datasets.
+#: Number of simulated samples where all have one distribution, and at least in datasets like that of the fit; and the
+#: fewest datasets. The expectations do not become more precise with the samples of the fit, so that their time need not
+#: grow with them either.
 SIMULATED = 20_000
 _FEWEST_DATASETS = 4
 #: Copies of a single sample that are simulated, in how many parts, and how many values they may have in all.
@@ -80,8 +82,8 @@ def model_moments(fit: Estimated) -> Moments:
             meat = -problem.hessian_matrix(fit.theta, weight**2) / total
         return Moments(bread, identity * meat, total, "the information identity")
     variance = ScoreVariance(weight, dataset.has_counts)
-    if isinstance(dataset, Table) and dataset.n == 1 and weight is None:
-        copies = simulated_copies(fit, dataset)
+    copies = simulated_copies(fit)
+    if copies:
         with stepped("standard errors", copies) as problems:
             parts = [robust_moments(problem, fit.theta, variance) for problem in problems]
         method = f"{sum(problem.n_samples for problem in copies)} simulated samples"
@@ -95,15 +97,28 @@ def model_moments(fit: Estimated) -> Moments:
     return Moments(bread, meat, total, method, tuple(parts))
 
 
-def simulated_copies(fit: Estimated, table: Table) -> list[Problem]:
-    """The one sample drawn at θ̂ many times (400, fewer of more than 100,000 variables), in equal parts, each compiled."""
-    copies = int(np.clip(_MOST_SIMULATED_VALUES / max(table.m, 1), _FEWEST_COPIES, _MOST_COPIES)) // _COPY_PARTS
+def simulated_copies(fit: Estimated) -> list[Problem]:
+    """One sample drawn at θ̂ many times, in equal parts, each compiled; empty if datasets are simulated instead.
+
+    That is the case of a single sample (400 copies, fewer of more than 100,000 variables), and of many samples that all
+    have one distribution: a table without missing values and weights, of a model that conditions on nothing.
+    """
+    table = fit.dataset
+    if not isinstance(table, Table) or table.sample_weight is not None:
+        return []
+    if table.n == 1:
+        count = int(np.clip(_MOST_SIMULATED_VALUES / max(table.m, 1), _FEWEST_COPIES, _MOST_COPIES)) // _COPY_PARTS
+        parts = _COPY_PARTS
+    elif table.n * _FEWEST_DATASETS > SIMULATED and fit.model.joint and not table.has_missing:
+        count, parts = SIMULATED // _FEWEST_DATASETS, _FEWEST_DATASETS
+    else:
+        return []
     seed = replicate_seeds(fit.random_state, 1)[0]
-    drawn = fit.model.simulate(table.subset(np.zeros(copies * _COPY_PARTS, dtype=np.int64)), fit.theta, seed)
+    drawn = fit.model.simulate(table.subset(np.zeros(count * parts, dtype=np.int64)), fit.theta, seed)
     problems = []
-    for start in range(0, drawn.n, copies):
-        chosen = drawn.subset(np.arange(start, start + copies))
-        problems.append(fit.model.compile(chosen, fit.bound.draw(seed, start, start + copies)))
+    for start in range(0, drawn.n, count):
+        chosen = drawn.subset(np.arange(start, start + count))
+        problems.append(fit.model.compile(chosen, fit.bound.draw(seed, start, start + count)))
     return problems
 
 

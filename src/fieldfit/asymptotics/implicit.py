@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -95,21 +95,30 @@ class ImplicitBread:
         self.problems = tuple(problems)
         self._units = None if units is None else units[free]
         self.theta, self.precision, self.free, self.row_weight = theta, precision, free, row_weight
-        self.products = 0  # Hessian products so far, each over all problems
+        self._products = 0  # each over all problems
         self._solver = solver
         self._preconditioner: Preconditioner | None = None
         self._prepared = False
         self._kept: dict[bytes, Solved] = {}
 
+    @property
+    def products(self) -> int:
+        """The number of Hessian products so far."""
+        return self._products
+
     def product(self, v: FloatArray) -> FloatArray:
         """(H + P) v over the free parameters."""
         direction = self.full(v)
+        result: FloatArray = (self.data_product(direction) + self.precision * direction)[self.free]
+        return result
+
+    def data_product(self, direction: FloatArray) -> FloatArray:
+        """H v over all parameters (r,), without the penalty."""
         total = np.zeros(len(self.free))
         for problem in self.problems:
             total -= problem.hessian_product(self.theta, direction, self.row_weight)
-        self.products += 1
-        result: FloatArray = (total / len(self.problems) + self.precision * direction)[self.free]
-        return result
+        self._products += 1
+        return total / len(self.problems)
 
     def full(self, v: FloatArray) -> FloatArray:
         """A vector over the free parameters as one over all, 0 at the fixed ones."""
@@ -222,6 +231,24 @@ def block_preconditioner(
     return apply
 
 
+class Bread(Protocol):
+    """What solves for the functions of an `ImplicitAccuracy`."""
+
+    theta: FloatArray
+    free: BoolArray
+    precision: FloatArray
+
+    @property
+    def products(self) -> int:
+        """The number of Hessian products so far."""
+
+    def full(self, v: FloatArray) -> FloatArray:
+        """A vector over the free parameters as one over all."""
+
+    def solve(self, directions: FloatArray, limit: Limit | None = None) -> FloatArray:
+        """u (q, r) for the rows a of ``directions``, so that uᵀMu is the variance of aᵀθ̂."""
+
+
 @dataclass(frozen=True)
 class ImplicitAccuracy:
     """Accuracy from products. ``problems`` are the samples of the meat; several simulated copies are averaged.
@@ -230,7 +257,7 @@ class ImplicitAccuracy:
     model), None where it comes from the scores of ``problems``. ``variance`` says how the meat is made of scores.
     """
 
-    bread: ImplicitBread
+    bread: Bread
     problems: Sequence[Problem]
     variance: ScoreVariance
     method: str
