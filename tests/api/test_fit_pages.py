@@ -1,8 +1,10 @@
 """Pages of fits, couplings, moments of data and model, and fields that run away."""
 
+import html
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from fieldfit.report.fit_charts import Coefficient, add_coefficients
 from fieldfit.report.frontier import FrontierPoint, Limits
 from fieldfit.report.page import Page
 from fieldfit.report.svg import Chart, Scale
-from fieldfit.types import FileFormatError, ModelError, RunawayWarning
+from fieldfit.types import FieldfitError, FileFormatError, ModelError, RunawayWarning
 
 
 def test_couplings_of_binary_fields_are_the_parameters():
@@ -105,6 +107,47 @@ def test_a_field_that_runs_away_is_said_to():
     # The field itself: exact means are far from those of the data.
     exact = np.array([table[1] for table in model.marginals(fit.theta)])
     assert (exact - x.mean(axis=0)).max() > 0.5
+
+
+def test_the_page_of_a_field_that_runs_away_recommends_no_estimator(tmp_path):
+    model, x, strong = _second_mode()
+    with pytest.warns(RunawayWarning):
+        fit = ff.fit(model, x, "PL1", fixed=strong)
+    with pytest.raises(FieldfitError, match="finite variance at the pilot's estimate"):
+        ff.plan(model, x, flops=1e9)
+    fit.to_html(tmp_path / "fit.html", plan=ff.plan(model, x, flops=1e9, sigma2=1.0))
+    text = (tmp_path / "fit.html").read_text(encoding="utf-8")
+    assert "Not compared: the fitted model runs away" in text
+    assert "is recommended" not in text
+
+
+@pytest.mark.parametrize("options", [{"sigma2": {"*:*": 0.5}}, {"l1": {"*:*": 4.0}, "fixed": {"x0:x1": 0.25}}, {}])
+def test_a_fit_is_repeated_by_the_lines_on_its_page(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = ff.BoltzmannMachine(4, biases=True)
+    data = model.sample(np.linspace(-0.5, 0.5, model.n_parameters), 300, random_state=0).values
+    fit = ff.fit(model, data, "PL1", **options)
+    fit.save("model.ff")
+    fit.to_html("fit.html")
+    names = {"data": data}
+    exec(last_code("fit.html"), names)
+    np.testing.assert_array_equal(names["fit"].theta, fit.theta)
+
+
+def test_a_tagger_is_repeated_by_the_lines_on_its_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = [[["a"], ["b"]], [["b"], ["a"], ["a"]]], [["A", "B"], ["B", "A", "A"]]
+    tagger = ff.CRFTagger(sigma2=2, all_transitions=True).fit(X, y)
+    tagger.save("model.ff")
+    tagger.fit_.to_html("fit.html")
+    names = {"X": X, "y": y}
+    exec(last_code("fit.html"), names)
+    np.testing.assert_array_equal(names["tagger"].fit_.theta, tagger.fit_.theta)
+
+
+def last_code(path):
+    """The last block of code on a page, which is Python."""
+    return html.unescape(re.findall(r"<code>(.*?)</code></pre>", Path(path).read_text(encoding="utf-8"), re.S)[-1])
 
 
 def test_fields_that_stay_are_left_in_peace():

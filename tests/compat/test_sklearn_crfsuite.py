@@ -105,6 +105,7 @@ def test_a_pickled_crf_predicts_the_same():
 def test_before_a_fit_there_is_nothing():
     crf = CRF()
     assert crf.classes_ is None
+    assert crf.tagger_ is None
     assert crf.size_ is None
     assert crf.num_attributes_ is None
     assert crf.attributes_ is None
@@ -122,6 +123,37 @@ def test_attributes_after_a_fit():
     assert set(crf.attributes_) == {"walk", "shop", "clean", "говорить"}
     assert crf.state_features_[("walk", "sunny")] > 0
     assert crf.transition_features_[("sunny", "sunny")] > crf.transition_features_[("sunny", "rainy")]
+
+
+def test_the_tagger_of_the_original_and_ours_say_the_same():
+    X, y = sentences(30)
+    ours = CRF(c2=0.5)
+    ours._tagger = CRFTagger(tol=1e-8, **ours._options()).fit(X, y)
+    theirs = sklearn_crfsuite.CRF(algorithm="lbfgs", epsilon=1e-9, delta=1e-12, max_iterations=2000, c2=0.5)
+    theirs.fit(X, y)
+    a, b = ours.tagger_, theirs.tagger_
+    assert sorted(a.labels()) == sorted(b.labels())
+    assert a.tag(X[0]) == b.tag(X[0])
+    assert a.probability(y[0]) == pytest.approx(b.probability(y[0]), abs=1e-5)
+    a.set(X[1])
+    b.set(X[1])
+    assert ours.tagger_.tag() == b.tag()
+    for place in range(len(X[1])):
+        for label in b.labels():
+            assert ours.tagger_.marginal(label, place) == pytest.approx(b.marginal(label, place), abs=1e-5)
+    with pytest.raises(DataError, match="no sentence"):
+        CRF().fit(X, y).tagger_.tag()
+    assert ours.fit(X[:5], y[:5]).tagger_ is not a
+
+
+def test_arrays_have_the_shapes_of_the_original():
+    """Sentences of one length make a matrix, others an array of lists."""
+    same, mixed = [[["the"], ["dog"]], [["a"], ["cat"]]], [[["the"], ["dog"]], [["cat"]]]
+    y = [["D", "N"], ["D", "N"]]
+    ours, theirs = CRF().fit(same, y), sklearn_crfsuite.CRF().fit(same, y)
+    for X in (same, mixed, []):
+        assert ours.predict(X).shape == theirs.predict(X).shape
+        assert ours.predict_marginals(X).shape == theirs.predict_marginals(X).shape
 
 
 def test_development_data():
@@ -233,7 +265,7 @@ def test_metrics_agree_with_the_original():
     assert metrics.sequence_accuracy_score([], []) == 0
 
 
-@pytest.mark.parametrize("module", ["estimator", "dump", "metrics"])
+@pytest.mark.parametrize("module", ["estimator", "dump", "metrics", "sentence_tagger"])
 def test_the_examples_run(module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = doctest.testmod(importlib.import_module(f"fieldfit.compat.sklearn_crfsuite.{module}"))

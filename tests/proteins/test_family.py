@@ -17,6 +17,7 @@ from fieldfit.asymptotics import ImplicitAccuracy
 from fieldfit.data.alignments import ALPHABETS
 from fieldfit.models import potts_problem
 from fieldfit.models.potts import Potts
+from fieldfit.proteins.page import family_lines
 from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError
 
 LETTERS = ALPHABETS["rna"]
@@ -286,6 +287,18 @@ def test_a_real_family() -> None:
     fitted = proteins.fit_family(alignment, tol=1e-3)
     precision = proteins.contact_precision(fitted.contact_scores, fitted.model.edge_array, distances)
     assert precision[0.5] >= 0.79
+
+
+@pytest.mark.parametrize("options", [{"focus": "s0"}, {"most_gaps": 0.25}])
+def test_the_lines_on_the_page_of_a_family_run(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["".join(np.random.default_rng(0).choice(list("-ACGU"), (60, 9))[i]) for i in range(60)]
+    Path("family.fasta").write_text("".join(f">s{i}\n{line}\n" for i, line in enumerate(lines)))
+    fitted = proteins.fit_family(proteins.read_alignment("family.fasta", alphabet="rna", **options), penalty="plmc")
+    fitted.fit.save("model.ff")
+    names = {"ff": ff}
+    exec(family_lines(fitted), names)
+    np.testing.assert_allclose(names["family"].contact_scores, fitted.contact_scores, atol=1e-12)
 
 
 def test_a_saved_family_comes_back_with_its_alignment(tmp_path):

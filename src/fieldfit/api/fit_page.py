@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 #: Most parameters in the table of a page, and influential samples in its plot.
 _MOST_COEFFICIENTS, _INFLUENTIAL = 1000, 10
+#: Why the page of a model that runs away recommends no estimator.
+NO_PLAN = (
+    "Not compared: the fitted model runs away from the data (see the cautions), and accuracies are those for samples of "
+    "the fitted model. Fit again with a stronger penalty first."
+)
 
 
 def fit_page(
@@ -46,12 +51,13 @@ def fit_page(
     command: str = "",
     words: Callable[[str], str] = str,
     results: Callable[[Page], None] | None = None,
+    python: str = "",
 ) -> Page:
     """The whole page.
 
     ``notes`` replace a plan. ``command`` is the command that writes the page, and ``words`` translates the names of
     Python functions and arguments into those of the command line. ``results`` adds what the fit is for, such as the
-    contacts of a family, before its estimates.
+    contacts of a family, before its estimates, and ``python`` are the lines that make the fit, if `fit` does not.
     """
     page = Page(f"{fit.model.kind} fitted by {fit.estimator}", words=words)
     page.paragraph(
@@ -62,8 +68,11 @@ def fit_page(
         page.cautions(said)
     else:
         page.parts.append('<p class="note">No cautions: none of the checks of this fit found a problem.</p>')
-    if plan is not None:
+    if plan is not None and not fit.runaway:
         add_plan(page, plan, str(fit.estimator))
+    elif fit.runaway:
+        page.heading("Cost and accuracy of estimators")
+        page.note(NO_PLAN)
     for note in notes:
         page.note(note)
     if results is not None:
@@ -80,7 +89,7 @@ def fit_page(
         )
     _add_convergence(page, fit)
     add_citation(page, refined=fit.refinement is not None)
-    _add_reproduction(page, fit, command)
+    _add_reproduction(page, fit, command, python)
     return page
 
 
@@ -224,7 +233,7 @@ def _add_convergence(page: Page, fit: Fit) -> None:
         page.chart(chart, "The largest entry of the gradient at each iteration of the last optimisation.")
 
 
-def _add_reproduction(page: Page, fit: Fit, command: str) -> None:
+def _add_reproduction(page: Page, fit: Fit, command: str, python: str) -> None:
     page.heading("How to reproduce")
     if fit.command:
         page.paragraph("The fit was made with")
@@ -232,22 +241,31 @@ def _add_reproduction(page: Page, fit: Fit, command: str) -> None:
     if command:
         page.paragraph("and this page with" if fit.command else "This page was made with")
         page.code(command)
-    options = [f'"{fit.estimator}"']
-    finite = np.unique(fit.sigma2[np.isfinite(fit.sigma2)])
-    if len(finite) == 1 and np.isfinite(fit.sigma2).all():
-        options.append(f"sigma2={finite[0]:g}")
-    elif len(finite):
-        options.append("sigma2={…}")
-    if fit.l1 is not None:
-        strengths = np.unique(fit.l1)
-        options.append(f"l1={strengths[0]:g}" if len(strengths) == 1 else "l1={…}")
-    if fit.group_l1 is not None:
-        options.append(f"group_l1={fit.group_l1:g}")
-    if fit.convergence.method != "auto":
-        options.append(f'method="{fit.convergence.method}"')
-    options.append(f"random_state={fit.random_state}")
     page.paragraph("In Python:")
-    page.code(f"import fieldfit as ff\n\nfit = ff.fit(model, data, {', '.join(options)})")
+    page.code("import fieldfit as ff\n\n" + (python or _lines(fit)))
     if fit.fingerprint:
         page.note(f"Fingerprint of the samples and their weights: {fit.fingerprint}.")
     add_versions(page)
+
+
+def _lines(fit: Fit) -> str:
+    """Python that repeats the fit with the model and penalties of its file."""
+    options = [f'"{fit.estimator}"']
+    for name, values in (("sigma2", fit.sigma2), ("l1", fit.l1)):
+        if values is None or not np.isfinite(values).any() or (fit.group_l1 is not None and name == "l1"):
+            continue
+        same = (values == values[0]).all()
+        options.append(f"{name}={values[0]:g}" if same else f"{name}=saved.{name}")
+    if fit.group_l1 is not None:
+        options.append(f"group_l1={fit.group_l1:g}")
+    if not fit.free.all():
+        names = "zip(saved.model.parameter_names, saved.theta, saved.free)"
+        options.append(f"fixed={{name: value for name, value, free in {names} if not free}}")
+    if fit.convergence.method != "auto":
+        options.append(f'method="{fit.convergence.method}"')
+    options.append(f"random_state={fit.random_state}")
+    given = ", ".join(options)
+    if fit.encoder is not None and fit.model.symbol_chain is None:
+        return f'tagger = ff.CRFTagger.load("model.ff")  # {given}\ntagger.fit(X, y)  # sentences and labels'
+    saved = 'saved = ff.load("model.ff")  # the file of fit.save or --out'
+    return f"{saved}\nfit = ff.fit(saved.model, data, {given})  # data: the samples"

@@ -24,7 +24,7 @@ from fieldfit.planner.request import Request, Target
 from fieldfit.planner.search import Mixture, Search
 from fieldfit.policies.laws.base import Noise
 from fieldfit.refinement.planned import PlannedStage, SkippedError
-from fieldfit.types import FloatArray
+from fieldfit.types import FieldfitError, FloatArray
 
 #: Directions up to which all pairs of ingredients are searched.
 _MOST_THOROUGH_DIRECTIONS = 30
@@ -205,6 +205,11 @@ class Survey:
             ]
         else:
             mixtures = [usual for usual in self._usual() if math.isfinite(usual[0].value)]
+            if not mixtures:
+                raise FieldfitError(
+                    "The policies cannot be compared: none has a finite variance at the pilot's estimate, because the data "
+                    "do not determine all parameters without a penalty. Give a penalty (sigma2)."
+                )
             mixtures += self._joint([mixture for mixture, _ in mixtures])
         for mixture, origin in mixtures:
             # All of the data is no part of it: the family itself is in the list.

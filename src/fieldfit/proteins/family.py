@@ -450,9 +450,11 @@ class FamilyFit:
         >>> fitted.to_html("family.html")
         """
         from fieldfit.api.fit_page import fit_page
-        from fieldfit.proteins.page import add_contacts
+        from fieldfit.proteins.page import add_contacts, family_lines
 
-        fit_page(self.fit, plan, level, results=lambda page: add_contacts(page, self)).write(path)
+        fit_page(
+            self.fit, plan, level, results=lambda page: add_contacts(page, self), python=family_lines(self)
+        ).write(path)
 
     def to_plmc(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters in plmc's binary format, for EVcouplings and other tools that read it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fieldfit.data.alignments import ALPHABETS
 from fieldfit.report.contact_map import contact_chart
 from fieldfit.report.table import PlainTable
 
@@ -13,6 +14,27 @@ if TYPE_CHECKING:
 
 #: Least distance of a pair along the sequence, in columns, and most pairs in the table.
 _SEPARATION, _LISTED = 6, 20
+
+
+def family_lines(family: FamilyFit) -> str:
+    """Python that fits the family again."""
+    alignment = family.alignment
+    if alignment.focus is None and alignment.width not in (
+        None,
+        alignment.length,
+    ):  # the file does not name its focus
+        return f'family = ff.proteins.load_family("model.ff", "family.fasta", identity={family.identity})'
+    fields, couplings = family.penalty.strengths(family.model.m, family.model.q)
+    name = next((name for name, letters in ALPHABETS.items() if letters == alignment.alphabet), alignment.alphabet)
+    options = [] if name == "protein" else [f"alphabet={name!r}"]
+    if alignment.focus is not None:
+        options.append(f"focus={alignment.names[alignment.focus]!r}")
+    reading = ", ".join(['"family.fasta"', *options])
+    return (
+        f"alignment = ff.proteins.read_alignment({reading})  # the file of the family\n"
+        f"penalty = ff.proteins.Penalty(fields={fields:g}, couplings={couplings:g})\n"
+        f"family = ff.proteins.fit_family(alignment, identity={family.identity}, penalty=penalty)"
+    )
 
 
 def add_contacts(page: Page, family: FamilyFit, separation: int = _SEPARATION) -> None:

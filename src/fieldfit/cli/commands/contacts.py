@@ -72,6 +72,7 @@ def contacts(
     import numpy as np
 
     from fieldfit import proteins
+    from fieldfit.cli.invocation import signed
     from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json, print_table
     from fieldfit.cli.progress import shown_progress
     from fieldfit.report.figures import make_folder, save_figure
@@ -106,7 +107,7 @@ def contacts(
         table.to_csv(folder / "contacts.csv", index=False)
         fitted.mutations().to_csv(folder / "mutations.csv", index=False)
         fitted.to_plmc(folder / "parameters.plmc")
-        fitted.fit.save(folder / "model.ff")
+        signed(fitted.fit).save(folder / "model.ff")
         drawing = fitted.plot_contacts(known, closest=closest, separation=separation)
         save_figure(drawing, folder, "contact_map")
     shown = {f"L*{share:g}": value for share, value in precision.items()}

@@ -104,7 +104,7 @@ def network(
     folder = None if out is None else make_folder(out)
     analyses: dict[str, Analysis] = {}
     comparison: Comparison | None = None
-    with collected_warnings(), told_interrupts(kept, "Interrupted"):
+    with collected_warnings() as warned, told_interrupts(kept, "Interrupted"):
         for label, part in parts.items():
             work = f"{resamples} bootstrap samples" if resamples else "regressions"
             of = f" of group {label}" if label else ""
@@ -123,9 +123,10 @@ def network(
         note(f"There are {len(parts)} groups; choose two with --compare A,B to compare them.")
     summary = summary_text(analyses, comparison, by)
     if folder is not None:
-        write_files(folder, analyses, comparison, colours, summary, by, seed)
+        cautions = "".join(f"\n\nWarning: {message}" for message in warned)
+        write_files(folder, analyses, comparison, colours, summary + cautions, by, seed)
     if json:
-        print_json(as_json(analyses, comparison, by))
+        print_json(as_json(analyses, comparison, by) | {"warnings": warned})
         return
     say(summary)
     for label, analysis in analyses.items():

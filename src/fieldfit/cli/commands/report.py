@@ -72,11 +72,11 @@ def report(
     check_folder(out)
     fit = load(path)
     family = None if data is None else family_of(fit, data, samples)
-    results = None
+    results, python = None, ""
     if family is not None:
-        from fieldfit.proteins.page import add_contacts
+        from fieldfit.proteins.page import add_contacts, family_lines
 
-        fit, results = family.fit, partial(add_contacts, family=family)
+        fit, results, python = family.fit, partial(add_contacts, family=family), family_lines(family)
     elif data is not None:
         fit = attached(fit, data, samples)
     plan, notes = None, []
@@ -88,7 +88,7 @@ def report(
             )
     if data is None:
         notes.append("Give the data (--data) for the frontier of cost and accuracy.")
-    elif budget != "none":
+    elif budget != "none" and not fit.runaway:
         from fieldfit.api.fit_page import plan_for
 
         note(f"comparing estimators for {budget} …")
@@ -97,5 +97,5 @@ def report(
         except FieldfitError as error:
             notes.append(f"The cost and accuracy of other estimators were not compared: {error}")
     with waiting("report page"):
-        fit_page(fit, plan, level, notes, command(), in_options, results).write(out)
+        fit_page(fit, plan, level, notes, command(), in_options, results, python).write(out)
     note(f"written: {out} (open it in a browser)")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 import re
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,6 +17,7 @@ from sklearn.base import BaseEstimator
 from fieldfit.arguments import count_of
 from fieldfit.compat.sklearn_crfsuite.dump import read_dump
 from fieldfit.compat.sklearn_crfsuite.metrics import Labels, flat_accuracy_score
+from fieldfit.compat.sklearn_crfsuite.sentence_tagger import SentenceTagger
 from fieldfit.data.label_lists import Label
 from fieldfit.estimators.crf_tagger import CRFTagger
 from fieldfit.estimators.weight_tables import top_features, transition_table
@@ -143,6 +146,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self.keep_tempfiles = keep_tempfiles
         self.trainer_cls = trainer_cls
         self._tagger: CRFTagger | None = None
+        self._sentence_tagger: SentenceTagger | None = None
 
     # --- training -----------------------------------------------------------------------------------------------------
 
@@ -217,6 +221,16 @@ class CRF(BaseEstimator):  # type: ignore[misc]
                 self._tagger = CRFTagger.from_fit(read_dump(self.model_filename))
         return self._tagger
 
+    @property
+    def tagger_(self) -> SentenceTagger | None:
+        """The tagger with the methods of ``pycrfsuite.Tagger``; None before `fit`."""
+        tagger = self.tagger
+        if tagger is None:
+            return None
+        if self._sentence_tagger is None or self._sentence_tagger.tagger is not tagger:
+            self._sentence_tagger = SentenceTagger(tagger)
+        return self._sentence_tagger
+
     def _ready(self) -> CRFTagger:
         if self.tagger is None:
             raise ModelError("This CRF has not been fitted: call fit first, or give a model_filename.")
@@ -233,7 +247,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of object
-            A list of labels for each sentence.
+            A list of labels for each sentence; with sentences of one length, an array (sentences, tokens).
 
         Examples
         --------
@@ -242,7 +256,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         >>> crf.predict([[["dog"]]]).tolist()
         [['N']]
         """
-        return _array(self._ready().predict(X))
+        return np.array(self._ready().predict(X), dtype=object)
 
     def predict_single(self, xseq: object) -> list[Label]:
         """Predict the labels of one sentence.
@@ -276,7 +290,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of object
-            For each sentence a list of dicts from labels to probabilities.
+            For each sentence a list of dicts from labels to probabilities, in an array as in `predict`.
 
         Examples
         --------
@@ -285,7 +299,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         >>> sorted(crf.predict_marginals([[["dog"]]])[0][0])
         ['D', 'N']
         """
-        return _array(self._ready().predict_marginals(X))
+        return np.array(self._ready().predict_marginals(X), dtype=object)
 
     def predict_marginals_single(self, xseq: object) -> list[dict[Label, float]]:
         """Compute the label probabilities of each token of one sentence.
@@ -353,8 +367,13 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     @property
     def size_(self) -> int | None:
-        """Size of the weights in bytes; None before `fit`."""
-        return None if self.tagger is None else int(self.tagger.fit_.theta.nbytes)
+        """Size of the saved model in bytes; None before `fit`."""
+        if self.tagger is None:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.ff"
+            self.tagger.save(path)
+            return path.stat().st_size
 
     @property
     def state_features_(self) -> dict[tuple[str, str], float] | None:
@@ -397,10 +416,3 @@ def _not_negative(value: object, name: str, default: float) -> float:
     if not isinstance(value, int | float | np.integer | np.floating) or not 0 <= value < math.inf:
         raise ModelError(f"{name} must be a number of at least 0; got {value!r}.")
     return float(value)
-
-
-def _array(rows: Sequence[object]) -> Array:
-    """An array of lists, as sklearn-crfsuite returns; NumPy would make a matrix of lists of equal length."""
-    array = np.empty(len(rows), dtype=object)
-    array[:] = rows
-    return array
