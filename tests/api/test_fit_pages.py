@@ -129,7 +129,7 @@ def test_a_fit_is_repeated_by_the_lines_on_its_page(options, tmp_path, monkeypat
     fit = ff.fit(model, data, "PL1", **options)
     fit.save("model.ff")
     fit.to_html("fit.html")
-    names = {"data": data}
+    names: dict[str, Any] = {"data": data}
     exec(last_code("fit.html"), names)
     np.testing.assert_array_equal(names["fit"].theta, fit.theta)
 
@@ -140,7 +140,7 @@ def test_a_tagger_is_repeated_by_the_lines_on_its_page(tmp_path, monkeypatch):
     tagger = ff.CRFTagger(sigma2=2, all_transitions=True).fit(X, y)
     tagger.save("model.ff")
     tagger.fit_.to_html("fit.html")
-    names = {"X": X, "y": y}
+    names: dict[str, Any] = {"X": X, "y": y}
     exec(last_code("fit.html"), names)
     np.testing.assert_array_equal(names["tagger"].fit_.theta, tagger.fit_.theta)
 
