@@ -74,7 +74,8 @@ void evaluate(const ChainTokens& tokens, const WeightArrays& weight_arrays,
     scratch.places = used_threads > 1 ? std::min(chain_places, d.n_blocks) : 1;
     std::vector<int64_t> block_places(gradient ? static_cast<size_t>(d.n_blocks) : 0);
     scratch.block_places = block_places.data();
-    scratch.ranges = used_threads;
+    // Each range reads the lists of all tokens: with two threads one sums the features while the other one goes on.
+    scratch.ranges = std::max(1, used_threads / 2);
     std::vector<int64_t> task_ptr(1, 0);
     if (gradient)
         for (int64_t group = 0; group < 2 * d.n_blocks; ++group)

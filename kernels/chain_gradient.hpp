@@ -80,9 +80,12 @@ FF_INLINE int64_t first_weight(const ChainData& data, int64_t place) {
     return data.pair_ptr ? data.pair_ptr[place] : place * data.n_labels;
 }
 
-FF_INLINE void fetch_weights(const ChainData& data, int64_t token, double* state) {
+// Another thread may be adding to weights outside the range: fetching those would take them from its cache.
+FF_INLINE void fetch_weights(const ChainData& data, int64_t token, const FeatureRange& range, double* state) {
     for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
-        double* row = state + first_weight(data, data.cold_places[q]);
+        const int64_t at = first_weight(data, data.cold_places[q]);
+        if (at < range.first || at >= range.last) continue;
+        double* row = state + at;
         __builtin_prefetch(row, 1);
         if (data.pair_ptr) continue;
         const int64_t most = data.n_labels < 64 ? data.n_labels : 64;
@@ -96,7 +99,7 @@ FF_INLINE void cold_gradient(const ChainData& data, const double* residuals, boo
                              const FeatureRange& range, double* state) {
     const int64_t padded = data.padded, K = data.n_labels, whole = K / 4;
     for (int64_t token = first; token < last; ++token) {
-        if (token + scatter_ahead < last) fetch_weights(data, token + scatter_ahead, state);
+        if (token + scatter_ahead < last) fetch_weights(data, token + scatter_ahead, range, state);
         const double* residual = residuals + token * padded;
         for (int64_t q = data.cold_ptr[token]; q < data.cold_ptr[token + 1]; ++q) {
             const int64_t place = data.cold_places[q], at = first_weight(data, place);

@@ -136,8 +136,7 @@ class ChainTokens {
     static constexpr int64_t most_entries = int64_t(1) << 32;
     static constexpr const char* too_many =
         "ChainTokens: more than 2^32 entries of features; split the sequences into shards";
-    static constexpr int64_t chunk_tokens = 128;               // of a block, so that several sequences go together
-    static constexpr int64_t batch_bytes = int64_t(96) << 10;  // for the scores of sequences that go together
+    static constexpr int64_t chunk_tokens = 128;  // of a block, so that several sequences go together
 
     // Blocks and chunks of about equal numbers of tokens, whatever the threads. The sums of all chunks take memory in
     // proportion to the data, within limits; the residuals of a block (`block_tokens`, if that is given; several
@@ -172,7 +171,7 @@ class ChainTokens {
         auto length = [&](int64_t i) { return d.offsets[i + 1] - d.offsets[i]; };
         d.max_tokens = d.max_batch_tokens = 0;
         for (int64_t i = 0; i < d.n_sequences; ++i) d.max_tokens = std::max(d.max_tokens, length(i));
-        d.batch_tokens = std::max(batch_bytes / (d.padded * 8), d.max_tokens);
+        d.batch_tokens = std::max(batch_bytes() / (d.padded * 8), d.max_tokens);
         d.chunk_ptr = chunk_ptr_.data();
         d.order = order_.data();
         for (int64_t c = 0; c < chunks; ++c) {
@@ -201,7 +200,10 @@ class ChainTokens {
     }
 
     // Frequent features have a table of this size; with many labels the recursions need the cache.
-    int64_t hot_bytes() const { return int64_t(few_labels() ? 384 : 96) << 10; }
+    int64_t hot_bytes() const { return int64_t(few_labels() ? 384 : 64) << 10; }
+
+    // For the scores of sequences that go together; each thread has five times as much.
+    int64_t batch_bytes() const { return int64_t(few_labels() ? 96 : 56) << 10; }
 
     // The most frequent features get rows of a table that fits the second-level cache. Tokens that are not active lose
     // their features.

@@ -116,3 +116,33 @@ def test_long_sequences_with_many_labels_are_those_of_single_sequences(pairs, la
     ]
     assert value == pytest.approx(sum(part for part, _ in parts), rel=1e-12)
     np.testing.assert_allclose(gradient, np.sum([part for _, part in parts], axis=0), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("pairs", ["all", "observed"])
+@pytest.mark.parametrize("valued", [False, True])
+@pytest.mark.parametrize("compact", [False, True])
+def test_ranges_of_features_that_are_summed_side_by_side_change_no_bit(pairs, valued, compact, monkeypatch):
+    """Enough data for six chunks and more: six threads sum three ranges of features side by side."""
+    monkeypatch.setattr("fieldfit.models.chain_problem.BLOCK_TOKENS", 800)
+    random = np.random.default_rng(0)
+    lengths = random.integers(20, 60, 60)
+    data = random_sequences(1, lengths, n_features=60_000)
+    indptr = 600 * np.arange(data.n_tokens + 1)
+    indices = random.integers(0, data.n_features, indptr[-1]).astype(np.int32)
+    data = replace(data, indptr=indptr, indices=indices, values=random.random(len(indices)) if valued else None)
+    model = ff.ChainCRF(K, data.n_features, pairs=pairs).observe(data)
+    problem = ChainProblem(model.layout, data, (plain(0),))
+    problem = problem.compact() if compact else problem
+    assert problem.tokens.n_chunks >= 6
+    assert problem.tokens.n_blocks > 1
+    theta, v = 0.01 * random.normal(size=(2, model.n_parameters))
+    results = []
+    for threads in (1, 2, 4, 6):
+        with use_threads(threads):
+            results.append((problem.value_grad(theta)[1], problem.hessian_product(theta, v)))
+    for result in results[1:]:
+        for own, one in zip(result, results[0], strict=True):
+            np.testing.assert_array_equal(own, one)
+    step = 1e-4
+    rise = (problem.value_grad(theta + step * v)[0] - problem.value_grad(theta - step * v)[0]) / (2 * step)
+    assert rise == pytest.approx(results[0][0] @ v, rel=1e-6)
