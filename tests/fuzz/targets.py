@@ -4,18 +4,16 @@
 """
 
 import ast
-import contextlib
 import functools
 import json
 import random
-import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import fieldfit as ff
 from fieldfit.types import FieldfitError
-from tests.fuzz import changed, files
+from tests.fuzz import changed, files, stores
 from tests.fuzz.files import in_folder
 
 #: Cases that took branches of their own: a file for each target, one case on a line.
@@ -100,99 +98,6 @@ def sweep_store(content):
         sweep.summary()
 
 
-def store_values(content):
-    """A store whose values are changed (the content decides which), which is then read or run to its end."""
-    from fieldfit.sweep import open_sweep, run_sweep
-
-    source = random.Random(content)
-    with in_folder(_changed_store(source), "a.sweep") as path:
-        if source.random() < 0.5:
-            run_sweep(_sweep(), path, progress=False)
-        else:
-            sweep = open_sweep(path)
-            sweep.summary()
-            if source.random() < 0.5:  # the same cells as a table, which takes half of the time
-                sweep.frame(unfinished=True)
-
-
-@functools.cache
-def _sweep():
-    from fieldfit.sweep import Sweep
-
-    return Sweep(fuzz_cell, {"x": [1, 2, 3]}, name="a")
-
-
-def fuzz_cell(coordinates, seed):
-    """The experiment of `store_values`."""
-    return {"y": coordinates["x"] ** 2}
-
-
-@functools.cache
-def _store():
-    """A store with done and waiting cells, and a worker."""
-    from fieldfit.sweep import run_sweep
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.sweep"
-        run_sweep(_sweep(), path, progress=False)
-        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute(
-                "UPDATE cells SET status = 'waiting', result = NULL, finished = NULL WHERE position = 1"
-            )
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA journal_mode = DELETE")
-        return path.read_bytes()
-
-
-def _changed_store(source):
-    """A store of which one to three values are changed or rows deleted."""
-    values = [
-        None,
-        0,
-        1,
-        2,
-        -1,
-        2**62,
-        1.5,
-        "",
-        "x",
-        "waiting",
-        "running",
-        "done",
-        "failed",
-        "{}",
-        "[1]",
-        "NaN",
-        b"\xff",
-        "9" * 5000,
-    ]
-    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.deserialize(_store())
-        for _ in range(source.randint(1, 3)):
-            table = source.choice(list(_columns()))
-            rows = [row[0] for row in connection.execute(f"SELECT rowid FROM {table}")]
-            if not rows:
-                continue
-            with contextlib.suppress(sqlite3.Error), connection:
-                where = f"WHERE rowid = {source.choice(rows)}"
-                if source.random() < 0.1:
-                    connection.execute(f"DELETE FROM {table} {where}")
-                else:
-                    connection.execute(
-                        f"UPDATE {table} SET {source.choice(_columns()[table])} = ? {where}", [source.choice(values)]
-                    )
-        return bytes(connection.serialize())
-
-
-@functools.cache
-def _columns():
-    """The columns of each table of a store."""
-    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.deserialize(_store())
-        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] for table in tables}
-
-
 def _file(content, suffix):
     path = Path(tempfile.gettempdir()) / f"fieldfit-fuzz-{random.getrandbits(48):x}{suffix}"
     path.write_bytes(content)
@@ -242,8 +147,8 @@ SEEDS: dict[Callable[[bytes], object], Callable[[], list[bytes]]] = {
         b'experiment = "fit-table"\n[axes]\npolicy = ["PL1", "FL"]\nn = { start = 1, stop = 9, count = 3 }\n'
         b"[constants]\nm = 3\n"
     ],
-    sweep_store: lambda: [_store()],
-    store_values: choices,
+    sweep_store: lambda: [stores.seed()],
+    stores.store_values: choices,
 }  # fmt: skip
 
 
@@ -285,11 +190,12 @@ def use(content):
     with changed.changed_file(path, source.choice(saved_seeds()), source):
         fit = ff.load(path)
         fit.report()
-        if source.random() < 0.1:  # the same numbers as text, which takes most of the time
+        if source.random() < 0.02:  # the same numbers as text, which takes most of the time
             str(fit.summary())
         fit.standard_errors(parameters=[0])
         if hasattr(fit.model, "sample"):
-            fit.model.sample(fit.theta, 2, 0)
+            if source.random() < 0.2:  # an elimination program is compiled for it
+                fit.model.sample(fit.theta, 2, 0)
         else:
             from fieldfit.estimators.crf_tagger import CRFTagger
 

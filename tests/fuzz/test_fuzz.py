@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 targets = importlib.import_module("tests.fuzz.targets")
 
-CASES = {targets.use: 60, targets.saved_fit: 100, targets.store_values: 30, targets.sweep_store: 60}
+CASES = {targets.use: 60, targets.saved_fit: 100, targets.stores.store_values: 30, targets.sweep_store: 60}
 CASES |= {targets.files.sentence_shards: 30, targets.files.text_shards: 60, targets.files.shard_file: 60}
 CASES |= {targets.files.checkpoint: 60, targets.files.changed_checkpoint: 60}
 
@@ -28,7 +28,7 @@ def test_only_errors_of_fieldfit_come_out(target):
 
 
 #: Targets that change what they read: the content decides how.
-CHANGING = (targets.files.changed_checkpoint, targets.use, targets.store_values)
+CHANGING = (targets.files.changed_checkpoint, targets.use, targets.stores.store_values)
 #: Targets of several readers, of which one at least refuses each content, and those that change what they read.
 REFUSING = (targets.files.option_texts, targets.files.packed_text, *CHANGING)
 
@@ -96,3 +96,13 @@ def test_the_command_runs_cases_in_processes_of_its_own():
     )
     assert ran.stdout.startswith("template: 20 cases, ")
     assert " 0 failed" in ran.stdout
+
+
+def test_a_changed_store_has_the_same_result_in_a_file_and_in_memory(monkeypatch):
+    """Most cases have no file."""
+    stores = targets.stores
+    for content in targets.SEEDS[stores.store_values]()[:40]:
+        monkeypatch.setattr(stores, "FILES", -1.0)
+        without = outcome(stores.store_values, content)
+        monkeypatch.setattr(stores, "FILES", 2.0)
+        assert outcome(stores.store_values, content) == without
