@@ -158,6 +158,10 @@ def test_separate_fits(samples, tmp_path, monkeypatch, shards):
         write_container(path, header, arrays | {name: array[..., :-1]})
         with pytest.raises(FieldfitError, match="saved state is not one of"):
             ff.fit(model, values, policy, checkpoint=kept, shards=shards)
+    estimates = "nodes" if shards is None else "products"
+    write_container(path, header, arrays | {estimates: np.full_like(arrays[estimates], np.nan)})
+    with pytest.raises(FieldfitError, match="saved state is not one of"):
+        ff.fit(model, values, policy, checkpoint=kept, shards=shards)
 
 
 def test_other_estimators_and_damage_are_refused(samples, tmp_path, monkeypatch):

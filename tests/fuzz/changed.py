@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 
-from fieldfit.api import checkpoint, files
+from fieldfit.api import checkpoint, files, finished_parts
 from fieldfit.data import container
 
 #: The share of cases that read an archive.
@@ -40,7 +40,9 @@ def changed_file(path, content, source):
         content, _ = container._Reader(where, max_bytes).check_document(document, kind)
         return content, {name: array.copy() for name, array in arrays.items()}
 
-    with mock.patch.object(files, "read_container", read), mock.patch.object(checkpoint, "read_container", read):
+    with contextlib.ExitStack() as patches:
+        for module in (files, checkpoint, finished_parts):
+            patches.enter_context(mock.patch.object(module, "read_container", read))
         yield
 
 

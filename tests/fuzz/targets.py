@@ -13,7 +13,7 @@ from pathlib import Path
 
 import fieldfit as ff
 from fieldfit.types import FieldfitError
-from tests.fuzz import changed, files, stores
+from tests.fuzz import changed, files, kept, stores
 from tests.fuzz.files import in_folder
 
 #: Cases that took branches of their own: a file for each target, one case on a line.
@@ -220,5 +220,5 @@ def run_case(target, seeds, number):
     return not accepted(target, mutated(source.choice(seeds), source))
 
 
-SEEDS[use] = choices
+SEEDS |= {use: choices, kept.kept_work: choices}
 SEEDS |= files.SEEDS

@@ -28,7 +28,7 @@ def test_only_errors_of_fieldfit_come_out(target):
 
 
 #: Targets that change what they read: the content decides how.
-CHANGING = (targets.files.changed_checkpoint, targets.use, targets.stores.store_values)
+CHANGING = (targets.files.changed_checkpoint, targets.use, targets.kept.kept_work, targets.stores.store_values)
 #: Targets of several readers, of which one at least refuses each content, and those that change what they read.
 REFUSING = (targets.files.option_texts, targets.files.packed_text, *CHANGING)
 
@@ -46,7 +46,7 @@ def test_some_changes_are_accepted_and_some_are_refused(target):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("target", CHANGING[:2], ids=lambda target: target.__name__)
+@pytest.mark.parametrize("target", CHANGING[:3], ids=lambda target: target.__name__)
 def test_a_change_has_the_same_result_with_an_archive_and_without(target, monkeypatch):
     """Most cases skip the archive."""
     for content in targets.SEEDS[target]()[:25]:

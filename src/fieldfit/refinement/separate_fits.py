@@ -20,7 +20,7 @@ from fieldfit.asymptotics.separation import separated_parameters
 from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
-from fieldfit.optim.keeping import Keeper, State, refused_state
+from fieldfit.optim.keeping import Keeper, State, check_finite, refused_state
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
@@ -142,7 +142,9 @@ class ShardedNodes:
                     saved[name].shape != shape or saved[name].dtype != np.float64 for name, shape in shapes.items()
                 ):
                     raise ValueError("shapes")
-                return tuple(saved[name] for name in shapes)
+                answer = tuple(saved[name] for name in shapes)
+                check_finite(*answer)
+                return answer
         question = _FitNodes(self.model, start, free, self.weight is not None, self.random_state)
         answer = self.problem.placed.total(question)
         assert answer is not None
@@ -200,6 +202,7 @@ class _Finished:
             count = len(thetas)
             if thetas.shape != (count, r) or spent.shape != (count, 3) or count > variables:
                 raise ValueError("shapes")
+            check_finite(thetas)
             return cls(list(zip(thetas.astype(np.float64), spent, strict=True)), keeper)
 
     def keep(self, *, last: bool) -> None:
@@ -232,7 +235,13 @@ def _hessian(together: NodeConditions, place: int, involved: BoolArray, derivati
 def _made(
     together: NodeConditions, place: int, involved: BoolArray, theta: FloatArray, derivative: FloatArray
 ) -> NodeFit:
-    return NodeFit(np.flatnonzero(involved), theta, _hessian(together, place, involved, derivative), derivative)
+    hessian = _hessian(together, place, involved, derivative)
+    if not (np.isfinite(theta).all() and np.isfinite(hessian).all()):
+        raise ModelError(
+            f"The fit of variable {int(together.nodes[place])} alone has numbers that are not finite, so it cannot be "
+            "combined with the others. If it is from a checkpoint, the file is damaged: start again without it."
+        )
+    return NodeFit(np.flatnonzero(involved), theta, hessian, derivative)
 
 
 def fit_node(
