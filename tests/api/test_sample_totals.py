@@ -169,8 +169,9 @@ def test_huge_counts_with_a_random_policy_and_an_empty_selection_are_refused_in_
     huge[0] = 1e300
     with pytest.raises(DataError, match="weight_kind='importance'"):
         ff.fit(MODEL, ROWS, "PL1 + 0.2*PL2", sample_weight=huge, weight_kind="counts")
-    with pytest.raises(PolicyError, match="selected no component of any of the 500 samples"):
-        ff.fit(MODEL, X, "1e-12*PL1")
+    for sigma2 in (None, 1.0):  # with a penalty θ = 0 would be the optimum, whatever the samples are
+        with pytest.raises(PolicyError, match="selected no component of any of the 500 samples"):
+            ff.fit(MODEL, X, "1e-12*PL1", sigma2=sigma2)
 
 
 def test_constant_columns_under_a_penalty_are_fitted():

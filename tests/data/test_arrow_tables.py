@@ -41,3 +41,8 @@ def test_a_fit_of_each():
 def test_a_series_is_not_a_table():
     with pytest.raises(DataError, match="1 dimension, and a table has two"):
         read_table(polars.Series([0, 1]))
+
+
+def test_a_lazy_table_says_how_to_make_it_one():
+    with pytest.raises(DataError, match=r"A LazyFrame is not a table. Use .collect\(\)"):
+        read_table(polars.LazyFrame({"a": [0, 1]}))

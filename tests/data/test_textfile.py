@@ -67,3 +67,16 @@ def test_a_line_of_separators_does_not_fill_the_memory(tmp_path):
     path.write_text("," * 2**21 + "\n1\n")
     with pytest.raises(DataError, match=r"Line 1 of .* has 2,097,153 columns; the limit is 2,097,152"):
         read_table(path)
+
+
+def test_a_pattern_in_the_place_of_a_file(tmp_path):
+    """Only fits and plans read data in several parts."""
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text("a,b\n0,1\n")
+    with pytest.raises(FileAccessError, match=r"is a pattern, where one file is needed \(it matches 2 files\)"):
+        read_text(tmp_path / "*.csv")
+    with pytest.raises(FileAccessError, match=r"\(no file matches it\)"), textfile.opened_stream(tmp_path / "?.txt"):
+        pass
+    odd = tmp_path / "[a].csv"  # a name that could be a pattern
+    odd.write_text("a,b\n0,1\n")
+    assert read_text(odd) == "a,b\n0,1\n"

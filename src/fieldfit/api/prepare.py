@@ -238,13 +238,13 @@ def check_samples(dataset: Dataset) -> None:
 
 
 def check_objective(prepared: Prepared) -> None:
-    """Raise an error if the objective would overflow, or if it has no component, so that every θ is an optimum."""
+    """Raise an error if the objective would overflow, or if it has no component, so that θ does not depend on the data."""
     if not 1 / _LARGEST_WEIGHT <= prepared.scale <= _LARGEST_WEIGHT:
         raise PolicyError(
             f"The weights of the terms of '{prepared.policy}', times those of the samples, reach {prepared.scale:.3g}, and "
             "sums with them would leave the range of numbers. Divide all weights by the largest of them."
         )
-    if prepared.open.any() and prepared.selection.count() == 0:
+    if prepared.free.any() and prepared.selection.count() == 0:
         raise PolicyError(
             f"The policy '{prepared.policy}' selected no component of any of the {prepared.dataset.n:,} samples, so there "
             "is nothing to fit. Use larger selection probabilities or another random_state."

@@ -160,6 +160,7 @@ def _raw_table(
     hint = {
         "pandas": "Use .to_frame() to make it one. ",
         "scipy": "Use .toarray() to make it one. ",
+        "polars": "Use .collect() to make it one. ",
         "fieldfit": "Only fits and plans accept data in several parts. ",
     }.get(module, "")
     raise DataError(f"A {type(source).__name__} is not a table. {hint}{ADVICE}")

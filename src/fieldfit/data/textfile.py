@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import glob
 import gzip
 import io
 import os
@@ -14,6 +15,7 @@ from typing import IO, cast
 
 from fieldfit.arguments import file_path
 from fieldfit.types import DataError, FileAccessError, FileFormatError
+from fieldfit.words import counted
 
 #: A compressed file, or the compressed arrays in a file, may unpack to this many bytes, and to more only up to
 #: `MAX_RATIO` times the compressed size. Text seldom shrinks by more than a factor of 100; files made to fill the memory
@@ -45,8 +47,7 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
     except FileAccessError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        reason = getattr(error, "strerror", None) or str(error)
-        raise FileAccessError(f"{shown} cannot be opened: {reason}. Check the path and its permissions.") from error
+        raise _unopened(shown, "opened", error) from error
     if data[:2] == b"\x1f\x8b":
         try:
             data = _unpacked(data, shown)
@@ -118,8 +119,20 @@ def opened_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except FileAccessError:
         raise
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise FileAccessError(f"{shown} cannot be read: {reason}. Check the path and its permissions.") from error
+        raise _unopened(shown, "read", error) from error
+
+
+def _unopened(shown: str, verb: str, error: OSError | ValueError) -> FileAccessError:
+    """The error of a file that cannot be opened, or of a pattern where one file is needed."""
+    if isinstance(error, FileNotFoundError) and glob.has_magic(shown):
+        count = len(glob.glob(shown))
+        found = "no file matches it" if count == 0 else f"it matches {counted(count, 'files')}"
+        return FileAccessError(
+            f"{shown} is a pattern, where one file is needed ({found}). Patterns are for the data of fits and plans; "
+            "otherwise put the rows into one file first."
+        )
+    reason = getattr(error, "strerror", None) or str(error)
+    return FileAccessError(f"{shown} cannot be {verb}: {reason}. Check the path and its permissions.")
 
 
 def lines_of(stream: IO[bytes], shown: str) -> Iterator[bytes]:

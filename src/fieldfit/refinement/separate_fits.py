@@ -142,9 +142,9 @@ class ShardedNodes:
                     saved[name].shape != shape or saved[name].dtype != np.float64 for name, shape in shapes.items()
                 ):
                     raise ValueError("shapes")
-                answer = tuple(saved[name] for name in shapes)
-                check_finite(*answer)
-                return answer
+                kept = tuple(saved[name] for name in shapes)
+                check_finite(*kept)
+                return kept
         question = _FitNodes(self.model, start, free, self.weight is not None, self.random_state)
         answer = self.problem.placed.total(question)
         assert answer is not None
