@@ -28,6 +28,35 @@ def by_hand(fit, weight, groups):
     return np.linalg.solve(bread, np.linalg.solve(bread, sums.T @ sums).T)
 
 
+@pytest.mark.parametrize("policy", ["PL1", "PL2", "0.5*PL1@2 + 0.3*PL2@0.5"])
+@pytest.mark.parametrize("states", [(0, 1), (-1, 2)])
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_summed_scores_of_groups_of_a_dense_field(policy, states, tied, weighted):
+    """Against sums over the scores of single samples, with some samples in no group."""
+    random = np.random.default_rng(7)
+    pairs = {"edge_groups": [0, 1, 0, 2, 1, 0], "bias_groups": [0, 0, 1, 1]} if tied else {}
+    model: Any = ff.BoltzmannMachine(4, biases=True, states=states, **pairs)
+    x = np.array(states)[random.integers(0, 2, (300, 4))]
+    problem = ff.fit(model, x, policy).problem
+    assert problem.dense
+    theta = random.normal(size=model.n_parameters)
+    groups, weight = random.integers(-3, 25, 300), random.exponential(size=300) if weighted else None
+    wanted = np.zeros((20, model.n_parameters))
+    inside = (groups >= 0) & (groups < 20)
+    scores = problem.scores(theta, 0, 300) * (1.0 if weight is None else weight[:, None])
+    np.add.at(wanted, groups[inside], scores[inside])
+    np.testing.assert_allclose(problem.group_scores(theta, groups, 20, weight), wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_summed_scores_in_several_chunks(monkeypatch):
+    monkeypatch.setattr("fieldfit.models.pairwise_scores._MOMENT_NUMBERS", 1)  # 64 samples in a chunk
+    problem = ff.fit(MODEL, X, "PL1 + PL2").problem
+    wanted = np.zeros((60, 10))
+    np.add.at(wanted, GROUPS, problem.scores(THETA, 0, 300))
+    np.testing.assert_allclose(problem.group_scores(THETA, GROUPS, 60), wanted, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("sigma2", [None, 0.5])
 @pytest.mark.parametrize("policy", ["PL1", "FL", "0.7*PL1 + 0.3*PL2@0.5"])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fieldfit.models.problem import Problem
+from fieldfit.models.problem import Problem, sums_by_group
 from fieldfit.types import FloatArray, IntArray
 
 #: Samples for each parameter below which the robust meat is too small, because the fit follows its samples.
@@ -98,7 +98,23 @@ class ScoreVariance:
                 return meat
             cross = np.outer(problem.value_grad(theta, self.squared)[1], self.mean)
             return meat - cross - cross.T + float(self.squared.sum()) * np.outer(self.mean, self.mean)
-        return self.streamed(problem, theta)
+        r = problem.n_parameters
+        weights = np.ones(problem.n_samples) if self.row_weight is None else self.row_weight
+        meat = np.zeros((r, r))
+        for first, size in self._group_ranges(r):
+            group = self.groups - first
+            sums = problem.group_scores(theta, group, size, self.row_weight)
+            if self.mean is not None:
+                here = (group >= 0) & (group < size)
+                sums -= np.outer(np.bincount(group[here], weights[here], size), self.mean)
+            meat += sums.T @ sums
+        return meat
+
+    def _group_ranges(self, r: int) -> Iterator[tuple[int, int]]:
+        """Ranges of groups whose summed scores fit in memory, as (first, number)."""
+        most = max(1, _MOST_HELD_NUMBERS // max(r, 1))
+        for first in range(0, self.n_groups, most):
+            yield first, min(most, self.n_groups - first)
 
     def streamed(self, problem: ScoreStream, theta: FloatArray) -> FloatArray:
         """M (r, r) from a stream of scores."""
@@ -108,13 +124,10 @@ class ScoreVariance:
             for _, block in self._weighted_blocks(problem, theta):
                 meat += block.T @ block
             return meat
-        size = max(1, _MOST_HELD_NUMBERS // max(r, 1))
-        for first in range(0, self.n_groups, size):
-            sums = np.zeros((min(size, self.n_groups - first), r))
+        for first, size in self._group_ranges(r):
+            sums = np.zeros((size, r))
             for start, block in self._weighted_blocks(problem, theta):
-                group = self.groups[start : start + len(block)] - first
-                here = (group >= 0) & (group < len(sums))
-                np.add.at(sums, group[here], block[here])
+                sums_by_group(block, self.groups[start : start + len(block)] - first, sums)
             meat += sums.T @ sums
         return meat
 

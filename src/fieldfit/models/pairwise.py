@@ -166,6 +166,14 @@ class PairwiseProblem(Problem):
             return super().score_moment(theta, row_weight)
         return self._scores.moment(theta, *self._distinct_samples(weight))
 
+    def group_scores(
+        self, theta: FloatArray, groups: IntArray, n_groups: int, row_weight: FloatArray | None = None
+    ) -> FloatArray:
+        """Σ_{i∈g} w_i ψ_i of each group, on dense graphs by one product of residuals and codes for each group."""
+        if not self.dense:
+            return super().group_scores(theta, groups, n_groups, row_weight)
+        return self._scores.by_group(theta, groups, n_groups, row_weight)
+
     @property
     def _everything_selected(self) -> bool:
         return all(part.rows is None and part.indices is None for part in self._parts)

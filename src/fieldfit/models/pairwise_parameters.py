@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Most numbers of the map as a dense matrix.
 _DENSE_MAP = 1 << 14
+#: Numbers in one array of some samples by edge.
+_CACHED_NUMBERS = 1 << 16
 
 
 class PairwiseParameters:
@@ -144,17 +146,27 @@ class PairwiseParameters:
         ``pair_terms`` is overwritten: it is as large as all scores of a family.
         """
         a, b = self.edges.T
-        at_a, at_b = residual[:, a], residual[:, b]
-        by_edge = pair_terms
-        by_edge += at_a * codes[:, b]
-        by_edge += at_b * codes[:, a]
+        # A few samples at a time, so that the arrays by edge stay in the cache.
+        size = max(1, _CACHED_NUMBERS // max(len(a), 1))
+        for start in range(0, len(codes), size):
+            some = slice(start, start + size)
+            by_edge, values = pair_terms[some], codes[some].astype(np.float64)
+            by_edge += residual[some].take(a, axis=1) * values.take(b, axis=1)
+            by_edge += residual[some].take(b, axis=1) * values.take(a, axis=1)
+            self.to_scores(by_edge, residual[some], out[some])
+
+    def to_scores(self, by_edge: FloatArray, by_variable: FloatArray, out: FloatArray) -> None:
+        """Add the scores by θ (n, r) to ``out`` from those by the kernel's weights (n, edges), which are overwritten, and
+        biases (n, m).
+        """
         if self.gap != 1.0:
             by_edge *= self.gap**2
         if self.state0 != 0.0:
-            by_edge += self.gap * self.state0 * (at_a + at_b)
+            a, b = self.edges.T
+            by_edge += self.gap * self.state0 * (by_variable[:, a] + by_variable[:, b])
         _add_columns(out, self.edge_parameter, by_edge)
         if self.bias_parameter is not None:
-            _add_columns(out, self.bias_parameter, self.gap * residual)
+            _add_columns(out, self.bias_parameter, self.gap * by_variable)
 
     @property
     def _is_permutation(self) -> bool:

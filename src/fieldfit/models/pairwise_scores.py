@@ -155,6 +155,44 @@ class PairwiseScores:
                 total += chunk @ chunk.T
         return field.congruent(total if sums is None else sums.matrix(field.edges))
 
+    def by_group(self, theta: FloatArray, groups: IntArray, n_groups: int, weight: FloatArray | None) -> FloatArray:
+        """Σ_{i∈g} w_i ψ_i (n_groups, r): for each group one product of its residuals and codes, by edge afterwards."""
+        field, edges, m = self._field, len(self._field.edges), self._field.n_variables
+        kernel_field, (a, b) = field.to_field(theta), field.edges.T
+        used = [part for part in self._parts if np.any(part.beta)] or self._parts[:1]
+        betas = [part.beta for part in used]
+        pairs = any(block_size(cast(BlockFamily, part.family)) > 1 for part in used)
+        here = np.flatnonzero((groups >= 0) & (groups < n_groups))
+        order = here[np.argsort(groups[here], kind="stable")]
+        rows = max(_MOMENT_NUMBERS // max(edges, m * m, 1), 64)
+        by_variable, by_edge = np.zeros((n_groups, m)), np.zeros((n_groups, edges))
+        no_terms = None if pairs else np.zeros((min(rows, len(order)), edges))
+        for start in range(0, len(order), rows):
+            chosen = order[start : start + rows]
+            codes = np.ascontiguousarray(self._codes[chosen])
+            parts = [part.subset(chosen, part.family) for part in used]
+            layout = lay_out(codes, parts, betas, field.edge_numbers, dense=self._dense, merge=False)
+            residual = np.zeros((len(codes), m))
+            pair_terms = np.zeros((len(codes), edges)) if no_terms is None else no_terms[: len(codes)]
+            layout.kernel.scores(*kernel_field, residual=residual, pair_terms=pair_terms, n_threads=get_threads())
+            if weight is not None:
+                residual *= weight[chosen, None]
+            group = groups[chosen]
+            first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+            values, ends = codes.astype(np.float64), [*first[1:].tolist(), len(codes)]
+            products = np.empty((len(first), m, m))
+            for k, (low, high) in enumerate(zip(first.tolist(), ends, strict=True)):
+                np.matmul(residual[low:high].T, values[low:high], out=products[k])
+            flat, lines = products.reshape(len(first), m * m), group[first]
+            by_edge[lines] += flat.take(a * m + b, axis=1) + flat.take(b * m + a, axis=1)
+            by_variable[lines] += np.add.reduceat(residual, first, axis=0)
+            if pairs:
+                terms = pair_terms if weight is None else pair_terms * weight[chosen, None]
+                by_edge[lines] += np.add.reduceat(terms, first, axis=0)
+        scores = np.zeros((n_groups, field.n_parameters))
+        field.to_scores(by_edge, by_variable, out=scores)
+        return scores
+
     def _layouts(
         self, row_weight: FloatArray | None, size: int
     ) -> Iterator[tuple[FloatArray | None, NDArray[np.uint8], list[Layout]]]:

@@ -217,6 +217,19 @@ class Problem(ABC):
                     total += (block * row_weight[start : start + len(block), None]).T @ block
         return (total + total.T) / 2
 
+    def group_scores(
+        self, theta: FloatArray, groups: IntArray, n_groups: int, row_weight: FloatArray | None = None
+    ) -> FloatArray:
+        """Σ_{i∈g} w_i ψ_i of the groups 0..n_groups − 1 (n_groups, n_parameters), scores streamed.
+
+        ``groups`` (n,) is the group of each sample; samples with other numbers are left out.
+        """
+        sums = np.zeros((n_groups, self.n_parameters))
+        for start, block in self.score_blocks(theta):
+            some = slice(start, start + len(block))
+            sums_by_group(block if row_weight is None else block * row_weight[some, None], groups[some], sums)
+        return sums
+
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) as a dense matrix (n_parameters, n_parameters), one product for each parameter."""
         r = self.n_parameters
@@ -279,3 +292,15 @@ class Problem(ABC):
     ) -> Callable[[FloatArray], FloatArray] | None:
         """A better M⁻¹ that costs many evaluations, for fits far from the optimum after some iterations; else None."""
         return None
+
+
+def sums_by_group(rows: FloatArray, group: IntArray, out: FloatArray) -> None:
+    """Add each row (n, r) to the line of ``out`` with the number of its group; rows of other groups are left out."""
+    here = np.flatnonzero((group >= 0) & (group < len(out)))
+    order = here[np.argsort(group[here], kind="stable")]
+    if not len(order):
+        return
+    ordered = group[order]
+    first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    whole = len(order) == len(rows) and np.array_equal(order, here)
+    out[ordered[first]] += np.add.reduceat(rows if whole else rows[order], first, axis=0)
