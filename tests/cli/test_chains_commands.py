@@ -4,6 +4,8 @@ import gzip
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -166,6 +168,17 @@ def test_development_data_stop_the_fit_and_a_model_starts_another(run, train, mo
     assert len(scores) == int(np.argmax(scores)) + 3
     again = run("fit", "crf", train, "--features", "columns", "--sigma2", 10, "--start", model, "--json").json
     assert again["iterations"] < 3
+
+
+def test_predict_and_evaluate_start_without_the_packages_of_estimators(model, train):
+    for command in ("predict", "evaluate"):
+        code = (
+            "import sys\nfrom fieldfit.cli import main\n"
+            f"assert main([{command!r}, {str(model)!r}, {str(train)!r}]) == 0\n"
+            "sys.exit(', '.join(sorted({'sklearn', 'scipy.stats', 'matplotlib'} & set(sys.modules))) or 0)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_predict_gives_columns_that_can_be_read_again(run, model, tmp_path):

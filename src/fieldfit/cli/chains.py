@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fieldfit.data.columns import ColumnText
     from fieldfit.data.encoders import Encoder
     from fieldfit.estimators.crf_tagger import CRFTagger
+    from fieldfit.estimators.fitted_tagger import FittedTagger
     from fieldfit.estimators.symbol_tagger import SymbolTagger
 
 
@@ -77,10 +78,10 @@ def load_tagger(path: Path) -> CRFTagger:
     return CRFTagger.load(path)
 
 
-def load_labeller(path: Path) -> CRFTagger | SymbolTagger:
+def load_labeller(path: Path) -> FittedTagger | SymbolTagger:
     """What labels sentences in a file: a CRF, or a Boltzmann chain that was trained on columns."""
     from fieldfit.api.files import load
-    from fieldfit.estimators.crf_tagger import CRFTagger
+    from fieldfit.estimators.fitted_tagger import FittedTagger
     from fieldfit.estimators.symbol_tagger import SymbolTagger
     from fieldfit.types import ModelError
 
@@ -92,7 +93,7 @@ def load_labeller(path: Path) -> CRFTagger | SymbolTagger:
             f"{path} is a fit of the kind {fitted.model.kind!r}, which cannot label sentences. Give a file saved by "
             f"fieldfit fit crf or fieldfit fit boltzmann-chain."
         )
-    return CRFTagger.from_fit(fitted)
+    return FittedTagger(fitted, fitted.encoder)
 
 
 def as_sigma2(text: str) -> str | float | list[float] | None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from fieldfit.api.checkpoint import Checkpoint
 from fieldfit.api.files import load
@@ -464,7 +463,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         """
         if not threshold >= 0:
             raise ModelError(f"The threshold must be at least 0; got {threshold!r}.")
-        check_is_fitted(self, "fit_")
+        self._check_fitted()
         sequences = self.fit_.dataset if X is None else self._encode(X, y, "error")
         if not isinstance(sequences, Sequences):
             raise DataError("The training data are not available. Give X and y to measure the loss on.")
@@ -492,7 +491,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         >>> ff.CRFTagger.load("tagger.ff").predict(X) == tagger.predict(X)
         True
         """
-        check_is_fitted(self, "fit_")
+        self._check_fitted()
         self.fit_.save(path)
 
     @classmethod

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from fieldfit.api.result import Fit
 from fieldfit.data.chunks import chunk_scores
@@ -46,14 +45,20 @@ class SequencePredictor:
     n_jobs: int | None
     metric: str
 
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "fit_"):
+            from sklearn.utils.validation import check_is_fitted
+
+            check_is_fitted(self, "fit_")
+
     @property
     def model_(self) -> ChainCRF:
         """The fitted chain."""
-        check_is_fitted(self, "fit_")
+        self._check_fitted()
         return self.fit_.model.as_crf("CRFTagger")
 
     def _encode(self, X: object, y: object = None, unknown_labels: str = "mark") -> Sequences:
-        check_is_fitted(self, "fit_")
+        self._check_fitted()
         return encode_sequences(self.encoder_, X, y, unknown_labels=unknown_labels)
 
     def _named(self, codes: Int32Array, offsets: IntArray) -> list[list[Label]]:
@@ -329,7 +334,7 @@ class SequencePredictor:
         >>> tagger.score(X, y)
         1.0
         """
-        check_is_fitted(self, "fit_")
+        self._check_fitted()
         gold = gold_labels(self.encoder_, X, y)
         predicted = self.predict(X)
         return token_accuracy(gold, predicted) if self.metric == "accuracy" else chunk_scores(gold, predicted).f1

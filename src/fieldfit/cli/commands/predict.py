@@ -12,7 +12,7 @@ from fieldfit.cli.options import Json, Out, Threads, limit_threads
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
-    from fieldfit.estimators.crf_tagger import CRFTagger
+    from fieldfit.estimators.fitted_tagger import FittedTagger
     from fieldfit.estimators.symbol_tagger import SymbolTagger
     from fieldfit.types import Plain
 
@@ -71,7 +71,7 @@ def predict(
 
 
 def _tagged(
-    tagger: CRFTagger | SymbolTagger, text: object, decoding: str, marginals: bool, all_of_them: bool
+    tagger: FittedTagger | SymbolTagger, text: object, decoding: str, marginals: bool, all_of_them: bool
 ) -> list[Plain]:
     predicted = tagger.predict(text, decoding=decoding)
     if not marginals:
@@ -85,7 +85,7 @@ def _tagged(
     return sentences
 
 
-def _nbest(tagger: CRFTagger | SymbolTagger, text: object, count: int) -> list[Plain]:
+def _nbest(tagger: FittedTagger | SymbolTagger, text: object, count: int) -> list[Plain]:
     return [
         {"paths": [{"predicted": labels, "log_probability": value} for labels, value in paths]}
         for paths in tagger.predict_nbest(text, count)
