@@ -167,7 +167,7 @@ def compare(threads: int, rounds: int, quick: bool) -> tuple[list[tuple[Any, ...
     """Rows for the table, and (measured, predicted, setup, predicted setup) of each job."""
     ff.set_threads(threads)
     began = time.perf_counter()
-    rates = calibration(fresh=True)
+    rates = calibration(ff.fit, fresh=True)
     seconds = time.perf_counter() - began
     first: dict[int, float] = {}
     drift_of(first)

@@ -32,7 +32,7 @@ RULES = {
     "boltzmann-chain": f"median distance of β at most {STEP:g}",
     "crf": f"both median differences of NLL within {CLOSE:.0%} of the test NLL",
 }
-MOST_CELLS = 0.9  # share of the cells that must have an answer of Algorithm 1
+ANSWERED_SHARE = 0.9  # share of the cells that must have an answer of Algorithm 1
 
 
 def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
@@ -91,7 +91,7 @@ def _findings(tables: SweepTables, model: str, higher: str, reading: str) -> tup
             texts[-1] += f" (infinite in {all_points - len(pairs)} of {all_points} cells)"
         # What the claim is about: β of the Boltzmann chain, NLLs of the CRF.
         by_nll, by_beta = max(abs(test), abs(train)) < CLOSE * scale, away <= STEP + 1e-9
-        enough = len(pairs) > MOST_CELLS * all_points
+        enough = len(pairs) > ANSWERED_SHARE * all_points
         near[formula] = (by_nll if model == "crf" else by_beta) and enough
         earlier[formula] = (by_nll or by_beta) and enough
         better[formula] = test

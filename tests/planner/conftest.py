@@ -14,6 +14,7 @@ RATES = {
     "setup_factor": 3e-5, "setup_map": 2e-8, "setup_configuration": 3e-6, "setup_entry": 5e-8, "setup_search": 8e-9,
     "setup_shuffle": 4e-8, "setup_merge": 5e-8, "setup_pack": 7e-9, "setup_sort": 4e-9, "setup_edge": 3e-8,
     "setup_sample": 2e-7, "setup_pair": 7e-8, "setup_draw": 2e-7, "seconds": 1.0, "setup_seconds": 1.0,
+    "fit": 1.5e-3,
 }  # fmt: skip
 
 

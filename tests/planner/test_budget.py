@@ -25,7 +25,6 @@ from fieldfit.planner.convergence import (
     pilot_evaluations,
     to_the_end,
 )
-from fieldfit.planner.costs import FIT_SECONDS
 from fieldfit.planner.pilot import MOMENTS, PILOT, affordable_effort, usual_effort
 from fieldfit.planner.request import Target, parse_seconds
 from fieldfit.planner.search import Search
@@ -74,7 +73,7 @@ def test_what_was_spent_is_what_the_call_took(five, monkeypatch):
     model, _, x = five
     readings = count()
     with ff.use_threads(1):
-        calibration()  # is no part of a plan
+        calibration(ff.fit)  # is no part of a plan
         for name in ("thread_time", "process_time"):
             monkeypatch.setattr(f"time.{name}", lambda: 1e-3 * next(readings))
         began = time.thread_time()
@@ -238,12 +237,12 @@ def test_a_plan_runs_no_fit_and_charges_every_one_with_its_fixed_seconds(five, m
     model, _, x = five
     monkeypatch.setattr("fieldfit.api.plan.fit", lambda *given, **options: pytest.fail("a fit was run"))
     plan = ff.plan(model, x)
-    assert min(own.seconds for own in plan.candidates) > FIT_SECONDS
+    assert min(own.seconds for own in plan.candidates) > plan.survey.costs.rates.fit_seconds > 0
     costs, unit = plan.survey.costs, np.eye(len(plan.survey.ingredients))[0]
     free = replace(costs.ingredients[0].steps, equivalents=0.0, overhead=0.0)
     parts = [replace(part, steps=free, selected=(), together=()) for part in costs.ingredients]
     monkeypatch.setattr("fieldfit.planner.costs.FitCosts._alone", lambda *given: [])
-    assert replace(costs, ingredients=parts).seconds(unit) == pytest.approx(costs.reading + FIT_SECONDS)
+    assert replace(costs, ingredients=parts).seconds(unit) == pytest.approx(costs.reading + costs.rates.fit_seconds)
 
 
 def test_a_mixture_takes_at_least_as_long_as_its_slowest_family(five):

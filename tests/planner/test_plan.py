@@ -295,18 +295,3 @@ def test_pictures_and_page(five, tmp_path):
     assert "<script src=" not in page
     assert "default-src 'none'" in page
     assert "://" not in page
-
-
-@pytest.mark.slow
-def test_variance_against_lam_as_table_and_picture(five):
-    model, _, x = five
-    plan = ff.plan(model, x, policies=["PL1", "PL2", "FL"])
-    frame = plan.variance_against_lam()
-    alone = frame[frame["policy"] == "λ*PL2"].set_index("lam")["variance"]
-    for lam in (0.5, 1.0):
-        exact = ff.theory(model, plan.theta, f"{lam}*PL2").efficiency("root")
-        assert alone[lam] == pytest.approx(exact, rel=1e-7)
-    equal = frame[frame["policy"] == "PL1 + λ*FL"]["variance"].to_numpy()
-    best = frame[frame["policy"] == "PL1 + λ*FL, best weights"]["variance"].to_numpy()
-    assert (best <= equal * (1 + 1e-6)).all()
-    assert len(plan.plot_lam().axes) == 3

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.planner.costs import FIT_SECONDS
 from fieldfit.shards.backend import LocalBackend, LocalShards
 from fieldfit.shards.shard import Shard
 from fieldfit.shards.sharded_dataset import MOST_GATHERED
@@ -80,7 +79,7 @@ def test_workers_share_the_work_of_a_fit(model, samples):
     work, rates = slow._work(unit)[0], slow.rates
     seconds = 8.0 * rates.evaluation_seconds(work) + slow.shards.overhead
     steps = slow._work(unit)[1][0]
-    fixed = slow.reading + FIT_SECONDS + steps.overhead
+    fixed = slow.reading + slow.rates.fit_seconds + steps.overhead
     expected = fixed + 8.0 * rates.setup_seconds(work) + steps.equivalents * seconds
     assert slow.seconds(unit) == pytest.approx(expected)
 

@@ -76,12 +76,12 @@ def test_calibration_is_cached_and_read_again(measured, tmp_path, monkeypatch):
     monkeypatch.setattr(calibrating, "runs", lambda: [runs[0], runs[14], runs[17]])
     monkeypatch.setattr(calibrating, "_MOST_WAITED", np.inf)
     monkeypatch.setattr(calibrating, "_WORTH_KEEPING", np.inf)
-    first = calibrating.calibration()
+    first = calibrating.calibration(ff.fit)
     assert first.source == "measured now"
     files = list((tmp_path / "cache").glob("*.json"))
     assert len(files) == 1
     calibrating._KNOWN.clear()
-    again = calibrating.calibration()
+    again = calibrating.calibration(ff.fit)
     assert again.source == str(files[0])
     assert dict(again.rates) == pytest.approx(dict(first.rates))
     for damage in (
@@ -93,7 +93,7 @@ def test_calibration_is_cached_and_read_again(measured, tmp_path, monkeypatch):
     ):
         files[0].write_text(damage)
         calibrating._KNOWN.clear()
-        assert calibrating.calibration().source == "measured now"
+        assert calibrating.calibration(ff.fit).source == "measured now"
         assert json.loads(files[0].read_text())["rates"]
 
 
@@ -103,7 +103,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(measured, tmp_path, monkeypa
     monkeypatch.setenv("FIELDFIT_CACHE", str(blocked))
     runs = calibrating.runs()
     monkeypatch.setattr(calibrating, "runs", lambda: [runs[0]])
-    assert calibrating.calibration().source == "measured now"
+    assert calibrating.calibration(ff.fit).source == "measured now"
     assert blocked.read_text() == "not a folder"
 
 
@@ -115,9 +115,9 @@ def test_what_threads_bring_on_a_busy_machine_is_not_kept(
     measured, tmp_path, monkeypatch, error, waited, threads, kept
 ):
     found = calibrating.Calibration({"call": 1e-5}, error, "measured now", threads=threads, waited=waited)
-    monkeypatch.setattr(calibrating, "measure", lambda: found)
-    assert calibrating.calibration() is found
-    assert calibrating.calibration() is found  # known to the process
+    monkeypatch.setattr(calibrating, "measure", lambda fit: found)
+    assert calibrating.calibration(ff.fit) is found
+    assert calibrating.calibration(ff.fit) is found  # known to the process
     assert len(list((tmp_path / "cache").glob("*.json"))) == int(kept)
 
 

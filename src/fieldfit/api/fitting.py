@@ -18,7 +18,7 @@ from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
-from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.types import FloatArray
@@ -42,7 +42,7 @@ def fit(
     fixed: Mapping[str, float] | None = None,
     method: Method = "auto",
     tol: float | Literal["statistical"] = DEFAULT_TOL,
-    max_iter: int = 1000,
+    max_iter: int = DEFAULT_MAX_ITER,
     wide_rows: str = "refuse",
     progress: Callable[[Progress], object] | bool | None = None,
     stopping: EarlyStopping | None = None,

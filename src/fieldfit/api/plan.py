@@ -20,6 +20,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Model, check_model
 from fieldfit.objective import ByParameter, Penalties
 from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.planner.calibration import calibration
 from fieldfit.planner.pilot import plain_problem
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Shards, Target
@@ -159,7 +160,8 @@ def plan(
                 reading=reading + seconds,
                 fitted=fitted,
                 shards=None if place is None else priced_shards(dataset, place),
-            )
+            ),
+            calibration(fit),  # once for a machine: not a part of the budget
         )
 
 

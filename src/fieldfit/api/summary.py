@@ -102,7 +102,7 @@ def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
     columns = (str(frame.index.name), *frame.columns)
     formats = ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f")
     table = PlainTable("Largest abs(z) first", columns, frame_rows(frame), formats=formats)
-    return text + first_rows(table, rows).to_html().replace("to_frame()", _all_rows(frame))
+    return text + first_rows(table, rows, _all_rows(frame)).to_html()
 
 
 def course(fit: Fit) -> list[str]:

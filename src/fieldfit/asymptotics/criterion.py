@@ -27,10 +27,16 @@ import numpy as np
 from fieldfit.asymptotics.mixture_moments import MixtureMoments, whitening
 from fieldfit.types import BoolArray, FloatArray
 
-#: What variances relative to maximum likelihood are, in words: where bread and meat are exact, and elsewhere.
-ROOT, MEAN = "det^(1/r)", "tr(I·covariance)/r"
+#: What variances relative to maximum likelihood are where bread and meat are exact; elsewhere they are `mean_words`.
+ROOT = "det^(1/r)"
 #: Pivots and diagonal entries below this, relative to the largest, are 0.
 _ZERO_PIVOT = 1e-9
+
+
+def mean_words(size: str = "covariance") -> str:
+    """The mean variance relative to maximum likelihood in words; ``size`` is the matrix that counts."""
+    return f"tr(I·{size})/r"
+
 
 #: Stands for derivatives that were not requested.
 _NO_SLOPE = np.zeros(0)

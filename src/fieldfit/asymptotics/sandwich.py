@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics.criterion import MEAN, ROOT
+from fieldfit.asymptotics.criterion import ROOT, mean_words
 from fieldfit.asymptotics.meat import INDEPENDENT, ScoreVariance
 from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray, ModelError, Plain
@@ -179,7 +179,7 @@ class Asymptotics:
             return "\n".join([*lines, f"maximum likelihood is not available for comparison: {self.why_no_mle}"])
         simulated = self.monte_carlo_error or {}
         lines.append("variance relative to maximum likelihood:")
-        for kind, what in (("det", "determinants"), ("root", ROOT), ("trace", "traces"), ("mean", MEAN)):
+        for kind, what in (("det", "determinants"), ("root", ROOT), ("trace", "traces"), ("mean", mean_words())):
             error = f" ± {simulated[kind]:.1g}" if kind in simulated else ""
             lines.append(f"  {kind:<6}{self.efficiency(kind):.4f}{error}  ({what})")
         return "\n".join(lines)

@@ -17,7 +17,7 @@ from fieldfit.types import Int32Array, IntArray
 
 #: Numbers that an elimination may hold at once with all its tables. Larger ones are wide: their tables
 #: are not stored (kernels/elimination_wide.hpp).
-MOST_CELLS = 1 << 16
+MOST_MESSAGE_CELLS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ def compile_template(
     messages = [size // card for size, card in zip(tables, bucket_cards, strict=True)]
     message_cells = bucket_cells[-1] + np.concatenate(([0], np.cumsum(messages)))
     products = sum(size * len(sources) for size, sources in zip(tables, inputs, strict=True))
-    wide = int(message_cells[-1]) > MOST_CELLS
+    wide = int(message_cells[-1]) > MOST_MESSAGE_CELLS
     sources, maps, steps = [], [], []
     separator_vars: list[int] = []
     separator_strides: list[int] = []

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fieldfit.inference.templates import MOST_CELLS
+from fieldfit.inference.templates import MOST_MESSAGE_CELLS
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.work import Work
 from fieldfit.policies.laws.base import Share
@@ -64,7 +64,7 @@ class EliminationWork:
         with np.errstate(divide="ignore"):
             used = -np.expm1(self.n * lam * np.log1p(-np.minimum(self.share, 1.0)))
         counts = np.bincount(self.program, used, len(self.cost))
-        wide = (counts >= _FEWEST_BATCHED) & (self.cells <= MOST_CELLS)
+        wide = (counts >= _FEWEST_BATCHED) & (self.cells <= MOST_MESSAGE_CELLS)
         batches = np.where(wide, np.ceil(counts / _LANES - 1e-9), counts)
         pairs = self.n * lam * self.components
         drawn = 0.0 if lam >= 1.0 else 1.0

@@ -21,7 +21,7 @@ from fieldfit.optim.lbfgs import PAIRS, minimise_lbfgs
 from fieldfit.optim.newton import HessianProduct, minimise_newton
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.proximal import minimise_proximal
-from fieldfit.optim.solution import Callback, Solution
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Solution
 from fieldfit.optim.units import Units
 from fieldfit.optim.working_set import Smaller
 from fieldfit.threads import one_blas_thread
@@ -42,7 +42,7 @@ def minimise(
     method: Method = "auto",
     gtol: float = 1e-5,
     ftol: float = 0.0,
-    max_iter: int = 1000,
+    max_iter: int = DEFAULT_MAX_ITER,
     history: int | None = None,
     preconditioner: Preconditioner | None = None,
     hessian_product: HessianProduct | None = None,

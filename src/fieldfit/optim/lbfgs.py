@@ -25,7 +25,7 @@ from fieldfit.optim.preconditioner import (
     is_cheap,
     split_preconditioner,
 )
-from fieldfit.optim.solution import Callback, Solution, Status
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Solution, Status
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -40,7 +40,7 @@ def minimise_lbfgs(
     *,
     gtol: float = 1e-5,
     ftol: float = 0.0,
-    max_iter: int = 1000,
+    max_iter: int = DEFAULT_MAX_ITER,
     history: int = PAIRS,
     preconditioner: Preconditioner | None = None,
     fresh: bool = False,

@@ -25,7 +25,7 @@ from fieldfit.optim.line_search import SUFFICIENT_DECREASE, VALUE_NOISE, SearchO
 from fieldfit.optim.memory import moved_vector
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
 from fieldfit.optim.quadratic_model import QuadraticModel
-from fieldfit.optim.solution import Callback, Solution, Status
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Solution, Status
 from fieldfit.optim.working_set import Smaller, WorkingSet
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
@@ -47,7 +47,7 @@ def minimise_proximal(
     *,
     gtol: float = 1e-5,
     ftol: float = 0.0,
-    max_iter: int = 1000,
+    max_iter: int = DEFAULT_MAX_ITER,
     history: int | None = None,
     diagonal: FloatArray | None = None,
     groups: IntArray | None = None,

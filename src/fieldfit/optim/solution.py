@@ -13,6 +13,8 @@ from fieldfit.types import FloatArray
 
 #: Largest entry of the gradient for each sample, in units of the features, at which a fit has converged by default.
 DEFAULT_TOL = 1e-6
+#: Iterations of a fit at most.
+DEFAULT_MAX_ITER = 1000
 
 
 class Status(Enum):

@@ -17,7 +17,7 @@ import numpy as np
 
 from fieldfit.optim.descent import ValueGradient, start_point
 from fieldfit.optim.keeping import Keeper, State, check_finite, read_history, refused_state, saved_history
-from fieldfit.optim.solution import Callback, Progress, Solution, Status
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
 #: An epoch that lowers the value by less than this fraction is the last.
@@ -53,7 +53,7 @@ def minimise_stochastic(
     *,
     seed: int = 0,
     gtol: float = 1e-5,
-    max_iter: int = 1000,
+    max_iter: int = DEFAULT_MAX_ITER,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:

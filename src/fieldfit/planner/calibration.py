@@ -3,7 +3,7 @@
 Two dozen small problems are compiled and evaluated on one thread; the rates are the non-negative numbers that explain
 their times best in relative error (`fieldfit.models.work` counts the operations). Times are medians (of set-ups the
 least) of several passes over all runs, in CPU time of the thread: other programs can only add to them. What threads
-bring is measured on its own:
+bring is measured on its own, and so is what every fit takes besides (`Calibration.fit_seconds`):
 
     seconds = Σ serial + Σ parallel / s(tasks) + fork,     s(t) = 1 + (t/⌈t/threads⌉ − 1) × gain
 
@@ -23,7 +23,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.models.mrf import MarkovRandomField
 from fieldfit.models.potts import Potts
 from fieldfit.models.problem import Problem
-from fieldfit.models.work import ELIMINATION, SERIAL, TASKS, Work, clock, is_setup
+from fieldfit.models.work import ELIMINATION, SERIAL, TASKS, Work, clock, is_setup, least_seconds
 from fieldfit.planner.costs import policy_work
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
@@ -44,10 +44,12 @@ from fieldfit.threads import get_threads, one_blas_thread, use_threads
 from fieldfit.types import FieldfitError, FloatArray
 
 #: Raised when the kinds of operations or the runs change.
-_FORMAT = 5
+_FORMAT = 6
 _KNOWN: dict[str, Calibration] = {}
 #: Kinds that are seconds themselves.
 _TIMED = ("seconds", "setup_seconds")
+#: The kind of what every fit takes besides reading, compiling and optimising, and how often that is timed.
+_FIT, _FIT_REPEATS = "fit", 20
 #: Median relative error over the calibration's own runs up to which it is kept.
 _WORTH_KEEPING = 0.25
 #: Share of waiting for other programs above which it is not kept: the gain of threads cannot be measured then.
@@ -91,20 +93,25 @@ class Calibration:
         ideal = tasks / math.ceil(tasks / self.threads)
         return seconds / (1 + (ideal - 1) * self.gain) + self.fork
 
+    @property
+    def fit_seconds(self) -> float:
+        """Seconds of a fit besides reading, compiling and optimising."""
+        return self.rates.get(_FIT, 0.0)
+
     def setup_seconds(self, work: Work) -> float:
         """Seconds for drawing Z and compiling."""
         return sum(amount * self.rates.get(kind, 0.0) for kind, amount in work.items() if is_setup(kind))
 
 
-def calibration(*, fresh: bool = False) -> Calibration:
-    """The rates of this machine: known to the process, else from the cache, else measured and cached."""
+def calibration(fit: Callable[..., object], *, fresh: bool = False) -> Calibration:
+    """The rates of this machine: known to the process, else from the cache, else measured (with this `fit`) and cached."""
     key = _key()
     if not fresh and key in _KNOWN:
         return _KNOWN[key]
     path = cache_folder() / f"calibration-{key}.json"
     rates = None if fresh else _read(path)
     if rates is None:
-        rates = measure()
+        rates = measure(fit)
         if rates.error <= _WORTH_KEEPING and (rates.threads == 1 or rates.waited <= _MOST_WAITED):
             _write(path, rates)
     _KNOWN[key] = rates
@@ -239,7 +246,7 @@ def random_samples(model: FieldModel, n: int, seed: int = 1) -> tuple[Table, Flo
     return Table(codes, model.names, model.states), rng.normal(size=model.n_parameters) * 0.1
 
 
-def measure() -> Calibration:
+def measure(fit: Callable[..., object]) -> Calibration:
     """Time the runs and solve for the rates, and time what threads bring.
 
     That is the gain on a problem of many tasks and the start on one of few, in every pass over the runs: the second
@@ -252,6 +259,7 @@ def measure() -> Calibration:
     times: dict[tuple[int, int], list[float]] = {}
     with use_threads(1), one_blas_thread():
         timed = [CalibrationRun.of(*arguments) for arguments in runs()]
+        fixed = _fixed_seconds(fit)
         for _ in range(_RUN_PASSES):
             for run in timed:
                 run.compile_again()
@@ -268,7 +276,7 @@ def measure() -> Calibration:
     wait = (time.perf_counter() - wall - waiting) / max(time.thread_time() - busy, 1e-9) - 1
     rates, error = _solve_rates(timed, setup=False)
     setup_rates, setup_error = _solve_rates(timed, setup=True)
-    rates = rates | setup_rates | dict.fromkeys(_TIMED, 1.0)
+    rates = rates | setup_rates | dict.fromkeys(_TIMED, 1.0) | {_FIT: fixed}
     measured = Calibration(rates, max(error, setup_error), "measured now", waited=max(wait, 0.0))
     if not shared:
         return measured
@@ -276,6 +284,14 @@ def measure() -> Calibration:
     gain = min(max((wide / wide_shared - 1) / (threads - 1), 0.0), 1.0)
     fork = min(max(small_shared - small / (1 + (threads - 1) * gain), 0.0), 1e-4)
     return replace(measured, threads=threads, gain=gain, fork=fork)
+
+
+def _fixed_seconds(fit: Callable[..., object]) -> float:
+    """Seconds of a fit that hardly has to evaluate anything: the policy's text, checks, the result."""
+    model = BoltzmannMachine(2)
+    table = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [3, 2, 2, 3], axis=0)
+    fit(model, table, "PL1")  # loads code
+    return least_seconds(lambda: fit(model, table, "PL1"), _FIT_REPEATS)
 
 
 def _solve_rates(timed: list[CalibrationRun], *, setup: bool) -> tuple[dict[str, float], float]:

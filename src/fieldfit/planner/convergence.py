@@ -24,9 +24,8 @@ from fieldfit.models.problem import Problem
 from fieldfit.models.work import clock, least_seconds
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution
-from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.planner.request import Tolerance
-from fieldfit.refinement.expansion import MOST_ITERATIONS
 from fieldfit.refinement.statistical import CountedObjective, StatisticalStop, start_tolerance
 from fieldfit.types import FloatArray
 
@@ -62,7 +61,7 @@ class Steps:
 
     def times(self, factor: float) -> Steps:
         """A fit that takes ``factor`` times as long to converge, within the iterations of `fit`."""
-        factor = min(factor, max(MOST_ITERATIONS / max(self.count, 1), 1.0))
+        factor = min(factor, max(DEFAULT_MAX_ITER / max(self.count, 1), 1.0))
         return replace(
             self,
             count=round(self.count * factor),
@@ -166,7 +165,7 @@ def to_the_end(solution: Solution, gtol: float) -> float:
     norms = np.log([max(line.gradient_norm, 1e-300) for line in solution.history])
     half = len(norms) // 2
     slope = float(np.polyfit(np.arange(len(norms) - half), norms[half:], 1)[0])
-    most = max(MOST_ITERATIONS / max(solution.iterations, 1), 1.0)
+    most = max(DEFAULT_MAX_ITER / max(solution.iterations, 1), 1.0)
     if slope >= 0:
         return most
     missing = max(float(norms[-1]) - math.log(gtol), 0.0) / -slope

@@ -40,8 +40,6 @@ _TIMED_LAM, _LARGER_TIMED_LAM = 0.3, 0.7
 _MOST_TIMED, _FEWEST_TIMED, _FEWER = 1500, 600, 3
 #: Evaluations of all timed sequences that the timing takes in a hurry, and how often one is timed then.
 TIMED_PASSES, _HURRIED_REPEATS = 7, 2
-#: Seconds of a fit beside reading, compiling and optimising: the policy's text, checks, the result.
-FIT_SECONDS = 0.0015
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class FitCosts:
         if self.shards is not None:
             times = self.shards.times(self.n if self._everything(lam) else self.copies)
             compiled, evaluation = times * compiled, times * evaluation + self.shards.overhead
-        setup = self.reading + FIT_SECONDS + compiled + max((s.overhead for s in taken), default=0.0)
+        setup = self.reading + self.rates.fit_seconds + compiled + max((s.overhead for s in taken), default=0.0)
         return setup + max((s.equivalents for s in taken), default=0.0) * evaluation
 
     def flops(self, lam: FloatArray) -> float:
@@ -133,7 +131,9 @@ class FitCosts:
             alone = self.ingredients[work.term].steps
             evaluations += alone.product * work.products
             count = work.evaluations + work.products
-            seconds += self.seconds(unit, Steps(count, evaluations, 0.0, True)) - self.reading - FIT_SECONDS
+            seconds += (
+                self.seconds(unit, Steps(count, evaluations, 0.0, True)) - self.reading - self.rates.fit_seconds
+            )
             # FLOPs charge every policy with the evaluations of PL1, so a second stage is charged with its share of the
             # whole fit.
             flops += self.flops(unit) * count / max(alone.count, 1)

@@ -31,6 +31,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Structure
 from fieldfit.refinement.planned import SkippedError
+from fieldfit.refinement.staged import Staged
 from fieldfit.steps import expect
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, FloatArray, PolicyError, WidthError
@@ -154,7 +155,7 @@ class Builder:
     flops: float
     n_laws: int  # of the whole plan
     began: float = field(default_factory=clock)
-    skipped: dict[str, SkippedError] = field(default_factory=dict)
+    skipped: dict[Law | Staged, SkippedError] = field(default_factory=dict)
     reserved: float = 0.0  # seconds of moments to come
     _later: float = 0.0  # seconds of other laws
     _known: dict[Hashable, Ingredient | SkippedError] = field(default_factory=dict)  # by the mean over Z
@@ -177,7 +178,7 @@ class Builder:
             except (WidthError, PolicyError, MemoryError, DataError) as error:
                 known = SkippedError(str(error))
             if isinstance(known, SkippedError):
-                self.skipped[str(law)] = known
+                self.skipped[law] = known
             else:
                 made.append(replace(known, law=law, bound=bound, flops=flops))
             self._later = (self.n_laws - place - 1) * (clock() - began) / (place + 1)

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.asymptotics.criterion import MEAN, ROOT, Criterion, LogDeterminant, LogTrace
+from fieldfit.asymptotics.criterion import ROOT, Criterion, LogDeterminant, LogTrace, mean_words
 from fieldfit.asymptotics.mixture_moments import MixtureMoments, whitening
 from fieldfit.asymptotics.sampled_moments import Control, SampledMoments, sampled_moments
 from fieldfit.data.dataset import Dataset
@@ -246,16 +246,19 @@ class Gathering:
         Both are compared in the same form, tr(J·covariance) of each ingredient alone relative to the reference, in the
         mean over Z: the selection noise of a few draws has an error of its own, and says nothing about the model.
         """
-        robust = self._dense_means(inside=False)
-        size = LogTrace(exact.criterion.moments.J[self.reference])
+        policies = replace(self, stages=())
+        robust, known = (
+            policies._dense_means(inside=False),
+            exact.criterion.subset(list(range(len(self.ingredients)))),
+        )
         by_samples, by_states = (
             replace(criterion, moments=replace(criterion.moments, O=np.zeros_like(criterion.moments.O)))
-            for criterion in (robust.criterion, replace(exact.criterion, size=size))
+            for criterion in (robust.criterion, replace(known, size=LogTrace(known.moments.J[self.reference])))
         )
         by_samples, by_states = (criterion.relative_to(self.reference) for criterion in (by_samples, by_states))
         sampled = replace(robust, criterion=by_samples)
         largest = 0.0
-        for unit in np.eye(by_samples.moments.count)[: len(self.ingredients)]:
+        for unit in np.eye(by_samples.moments.count):
             value = by_samples.value(unit, unit)
             difference = abs(math.expm1(value - by_states.value(unit, unit)))
             if difference > max(_DISAGREE_ERRORS * sampled.error(unit, unit, value), _DISAGREE):
@@ -263,6 +266,7 @@ class Gathering:
         spent = exact.evaluations + robust.evaluations
         if largest == 0.0:
             return replace(exact, evaluations=spent)
+        robust = self._dense_means(inside=False) if self.stages else robust
         return replace(robust, notes=(MISSPECIFIED.format(percent=100 * largest),), evaluations=spent, robust=True)
 
     def _dense_means(self, *, inside: bool) -> PilotMoments:
@@ -346,8 +350,7 @@ class Gathering:
             raw=raw,
             reference=self.reference,
             full=full,
-            kind=f"{MEAN.replace('covariance', self._what)} with I the information of "
-            f"{self.ingredients[self.reference].name}",
+            kind=f"{mean_words(self._what)} with I the information of {self.ingredients[self.reference].name}",
             method=f"means over {self.pilot.samples.n:,} samples{simulated} at the pilot's θ",
             evaluations=self.pilot.samples.n * passes,
             sampled=sampled,

@@ -16,13 +16,11 @@ from fieldfit.planner.search import least_at
 from fieldfit.report.frontier import FrontierPoint, draw_frontier
 from fieldfit.report.frontier_chart import MixtureTable, add_frontier
 from fieldfit.report.page import Page
-from fieldfit.report.panels import Level, Panel, Series, draw_panels
 from fieldfit.report.provenance import add_citation, add_versions
 from fieldfit.report.table import PlainTable
 from fieldfit.threads import one_blas_thread
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
     from fieldfit.planner.result import Plan
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Relative standard error from which on the table shows it: differences of half a percent count.
 _SHOWN_ERROR = 2.5e-3
-#: Panels beside each other.
-_PANELS_ACROSS = 2
 #: The grid of mixtures that a page has sliders for, the families it has, and the largest log variance on it.
 _LAMS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 _BETAS = tuple(k / 10 for k in range(11))
@@ -101,62 +97,6 @@ def format_seconds(value: float) -> str:
     if value < 1:
         return f"{1000 * value:.3g} ms"
     return f"{value:.3g} s" if value < 120 else f"{value / 60:.3g} min"
-
-
-def variance_against_lam(plan: Plan) -> pd.DataFrame:
-    """Compute the variance of λ*F and of PL1 + λ*F for each family F, with equal and with the best weights.
-
-    Returns
-    -------
-    DataFrame
-        With the columns family, policy, lam and variance.
-
-    Examples
-    --------
-    %(example)s
-    >>> list(plan.variance_against_lam().columns)
-    ['family', 'policy', 'lam', 'variance']
-    """
-    import pandas as pd
-
-    return pd.DataFrame(curves(plan.survey), columns=["family", "policy", "lam", "variance"])
-
-
-def plot_lam(plan: Plan) -> Figure:
-    """Draw the variance against the selection probability λ.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Examples
-    --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
-    %(example)s
-    >>> plan.plot_lam().savefig("variance-lam.png")
-    """
-    frame = variance_against_lam(plan)
-    relative = plan.relative
-    levels = [Level(relative, 1.0)]
-    panels = []
-    for place, family in enumerate(dict.fromkeys(frame["family"])):
-        curves = frame[frame["family"] == family]
-        series = [
-            Series(str(name), part["lam"].to_numpy(), part["variance"].to_numpy())
-            for name, part in curves.groupby("policy", sort=False)
-        ]
-        # λF alone goes to infinity as λ goes to 0; the others would be flat below it.
-        top = 1.15 * max(float(curves.loc[curves["lam"] >= 0.3, "variance"].max()), 1.05)
-        low = min(1.0, float(curves["variance"].min()))
-        label = f"variance relative to\n{relative}" if place % _PANELS_ACROSS == 0 else ""
-        limits = (low * (top / low) ** -0.04, top)
-        panels.append(
-            Panel(f"family {family}", "selection probability λ", label, series, levels, x_range=(0.0, 1.0),
-                  y_range=limits, log_y=True, plain_ticks=True)
-        )  # fmt: skip
-    rows = [panels[start : start + _PANELS_ACROSS] for start in range(0, len(panels), _PANELS_ACROSS)]
-    return draw_panels(rows, width=3.9, height=3.4)
 
 
 def plan_frontier(plan: Plan) -> tuple[list[FrontierPoint], tuple[str, str], float | None]:
@@ -243,8 +183,7 @@ def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
     page.heading("Cost and accuracy of estimators")
     recommendation, *details = plan.explain().split("\n")
     if plan.caution:
-        caution = plan.caution.removeprefix("Caution: ")
-        page.cautions([caution[0].upper() + caution[1:]])
+        page.cautions([plan.caution[0].upper() + plan.caution[1:]])
         recommendation, *details = details
     page.paragraph(recommendation)
     with one_blas_thread():
@@ -265,24 +204,6 @@ def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
     for line in details:
         page.paragraph(line)
     page.table(plan.plain_table())
-
-
-def curves(survey: Survey) -> list[tuple[str, str, float, float]]:
-    """Variance against λ for every family that is drawn one by one: (family, policy, λ, variance)."""
-    search, units, singles = survey.search, survey.units, survey.singles
-    rows = []
-    for high in singles:
-        name, low = survey.ingredients[high].name, singles[0]
-        first = survey.ingredients[low].name
-        for share in np.linspace(0.05, 1.0, 20).round(2):
-            alone, pair = share * units[high], units[low] + share * units[high]
-            rows.append((name, f"λ*{name}", float(share), search.criterion.value(alone, units[high])))
-            if high != low:
-                equal = search.criterion.value(pair, units[low] + units[high])
-                rows.append((name, f"{first} + λ*{name}", float(share), equal))
-                best = search.best_weights(pair).value
-                rows.append((name, f"{first} + λ*{name}, best weights", float(share), best))
-    return [(name, policy, lam, math.exp(value)) for name, policy, lam, value in rows if math.isfinite(value)]
 
 
 def mixture_tables(survey: Survey) -> list[MixtureTable]:

@@ -11,7 +11,7 @@ from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.asymptotics.separation import refused_second_stage
 from fieldfit.models.work import clock
 from fieldfit.objective import has_cheap_hessian
-from fieldfit.planner.calibration import Calibration, calibration
+from fieldfit.planner.calibration import Calibration
 from fieldfit.planner.costs import FitCosts
 from fieldfit.planner.ingredients import AFTER_MOMENTS, Builder, Ingredient, PolicyTerms, placed, split_policy
 from fieldfit.planner.moments import Gathering, can_enumerate
@@ -23,6 +23,7 @@ from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.refinement.expansion import ExpandedObjective, expanded_fit
 from fieldfit.refinement.planned import PlannedStage, PlanSetting, PlanTerm, SkippedError, usual_stages
+from fieldfit.refinement.staged import Staged
 from fieldfit.steps import expect
 from fieldfit.threads import one_blas_thread, use_threads
 from fieldfit.types import DataError, FieldfitError
@@ -43,9 +44,8 @@ _NEWTON_ITERATIONS = 10
 _START_SHARES = (0.3, 0.1)
 
 
-def make_plan(request: Request) -> Plan:
-    """The plan."""
-    rates = calibration()  # once for a machine: not a part of the budget
+def make_plan(request: Request, rates: Calibration) -> Plan:
+    """The plan, with the rates of this machine."""
     # SciPy's BLAS is known to `one_blas_thread` only once it is loaded.
     importlib.import_module("scipy.linalg")
     importlib.import_module("scipy.optimize")
@@ -123,12 +123,12 @@ def laws_of(request: Request, pilot: Pilot) -> tuple[tuple[PolicyTerms, ...] | N
     return compared, asked, list(dict.fromkeys([*asked, *PILOT_POLICY.laws, *FULL.laws]))
 
 
-def refuse_skipped(request: Request, asked: Sequence[Law], skipped: Mapping[str, SkippedError]) -> None:
+def refuse_skipped(request: Request, asked: Sequence[Law], skipped: Mapping[Law | Staged, SkippedError]) -> None:
     """Refuse a plan without what was requested."""
     for law in asked:
-        if str(law) in skipped:
-            raise FieldfitError(f"The policy with {law} cannot be compared: {skipped[str(law)]}")
-    if request.target.efficiency is not None and str(FULL) in skipped:
+        if law in skipped:
+            raise FieldfitError(f"The policy with {law} cannot be compared: {skipped[law]}")
+    if request.target.efficiency is not None and FULL.laws[0] in skipped:
         raise FieldfitError(NO_EFFICIENCY)
 
 
@@ -200,7 +200,6 @@ def stage_setting(
     return PlanSetting(
         model=request.model,
         rows=pilot.samples,
-        observed=pilot.rows,
         theta=pilot.theta,
         terms=[PlanTerm(part.law, part.problem) for part in ingredients],
         random_state=request.random_state,

@@ -14,7 +14,7 @@ from fieldfit.asymptotics.meat import ENOUGH_FOR_PARAMETER
 from fieldfit.asymptotics.separation import infinite_optimum
 from fieldfit.docstrings import filled
 from fieldfit.planner.candidates import BETTER_VARIANCE, Candidate, choose, thinned
-from fieldfit.planner.pictures import format_seconds, plain_table, plot, plot_lam, to_html, variance_against_lam
+from fieldfit.planner.pictures import format_seconds, plain_table, plot, to_html
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Edge
@@ -209,8 +209,8 @@ class Plan:
         >>> print(plan.explain())  # doctest: +ELLIPSIS
         Fit '...
         """
-        best = self.best_candidate
-        lines = [self.caution, f"Fit '{best.policy}': {self.reason}.", self._accuracy_line(), self._choice_line()]
+        best, caution = self.best_candidate, f"Caution: {self.caution}" if self.caution else ""
+        lines = [caution, f"Fit '{best.policy}': {self.reason}.", self._accuracy_line(), self._choice_line()]
         least = min(policy.variance for policy in self.candidates)
         if self._least is not None and least < self._least * (1 - BETTER_VARIANCE):
             lines.append(
@@ -296,8 +296,6 @@ class Plan:
         return format_seconds(value) if self.unit == "seconds" else f"{value:.3g} FLOPs"
 
     plain_table = plain_table
-    variance_against_lam = variance_against_lam
-    plot_lam = plot_lam
     plot = plot
     to_html = to_html
 
@@ -390,4 +388,4 @@ def _caution(survey: Survey, best: Candidate, penalised: bool) -> str:
             f"{infinite_optimum(survey.pilot.separated)} {told} them without a finite first estimate. Give a penalty "
             "(sigma2), or fix or drop these parameters."
         )
-    return f"Caution: {' '.join(cautions)}" if cautions else ""
+    return " ".join(cautions)

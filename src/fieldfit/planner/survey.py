@@ -22,8 +22,9 @@ from fieldfit.planner.moments import PilotMoments
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request, Target
 from fieldfit.planner.search import Mixture, Search
-from fieldfit.policies.laws.base import Noise
+from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.refinement.planned import PlannedStage, SkippedError
+from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray
 
 #: Directions up to which all pairs of ingredients are searched.
@@ -58,7 +59,7 @@ class Survey:
     pilot: Pilot
     ingredients: list[Ingredient]
     refined: list[RefinedTerm]
-    skipped: dict[str, SkippedError]
+    skipped: dict[Law | Staged, SkippedError]
     moments: PilotMoments
     costs: FitCosts
     pilot_flops: float  # of pilot and moments
@@ -72,7 +73,7 @@ class Survey:
     @property
     def not_compared(self) -> list[str]:
         """Refined estimators and families that were skipped although a fit can have them."""
-        names = [name for name, skipped in self.skipped.items() if skipped.usable]
+        names = [str(what) for what, skipped in self.skipped.items() if skipped.usable]
         return [*names, *self._withheld]
 
     @property
@@ -120,11 +121,11 @@ class Survey:
         if self.weighted:
             told = "The values of the pilot's samples are simulated, and weights are treated as independent of them."
             notes.append("Importance weights enter bread and meat." + (f" {told}" if self.pilot.simulated else ""))
-        for name, skipped in self.skipped.items():
+        for what, skipped in self.skipped.items():
             if skipped.usable:
                 notes.append(str(skipped))
-            elif name == str(FULL):
-                notes.append(f"{name}: skipped. {skipped}")
+            elif what == FULL.laws[0]:
+                notes.append(f"{what}: skipped. {skipped}")
         notes += self._withheld.values()
         if self.moments.full is None:
             notes.append(f"Variances are relative to {self.reference}, not to maximum likelihood.")

@@ -15,12 +15,10 @@ import numpy as np
 
 from fieldfit.models.problem import Problem
 from fieldfit.optim import Solution, minimise
-from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.refinement.statistical import StatisticalStop
 from fieldfit.types import FloatArray
 
-#: Iterations of a fit at most.
-MOST_ITERATIONS = 1000
 #: A penalty for each sample that keeps parameters finite that the samples do not determine, relative to the information.
 _RIDGE = 1e-4
 
@@ -44,7 +42,7 @@ def expanded_fit(
         method="lbfgs" if plain else "auto",
         history=6 if plain else None,
         gtol=(DEFAULT_TOL if tol is None else tol) * objective.n,
-        max_iter=MOST_ITERATIONS,
+        max_iter=DEFAULT_MAX_ITER,
         units=units,
         callback=stop if tol is None else None,
     ).uninterrupted()

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 #: Step, in standard errors, at which the estimate is stable.
 STABLE_STEP = 1e-4
 #: Steps at most, and the length of a step, in standard errors, above which it is shortened.
-_MOST_ROOT_STEPS, _LONGEST = 50, 5.0
+_MOST_NEWTON_STEPS, _LONGEST = 50, 5.0
 
 #: Maps the equations to the step −(∂ equations/∂θ)⁻¹ · equations.
 Solve = Callable[[FloatArray], FloatArray]
@@ -90,7 +90,7 @@ def newton_root(
     """
     solve: Solve | None = None
     previous = float("inf")
-    for step in range(1, _MOST_ROOT_STEPS + 1):
+    for step in range(1, _MOST_NEWTON_STEPS + 1):
         value = equations.value(theta)
         if solve is None:
             solve = solver_at(theta)
@@ -105,7 +105,7 @@ def newton_root(
         theta[equations.keep] += move * (_LONGEST / length if length > _LONGEST else 1.0)
         if length <= stable:
             return theta, True, step
-    return theta, False, _MOST_ROOT_STEPS
+    return theta, False, _MOST_NEWTON_STEPS
 
 
 #: Most conditions whose covariance is a dense matrix.

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.asymptotics import DenseAccuracy, Moments
-from fieldfit.asymptotics.criterion import MEAN, ROOT
+from fieldfit.asymptotics.criterion import ROOT, mean_words
 from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.data.samples import Table
 from fieldfit.refinement.estimating import (
@@ -64,7 +64,7 @@ class Account:
         elif self.message:
             text.append(self.message)
         if self.accepted and not math.isnan(self.predicted):
-            criterion = ROOT if self.draws == 0 else MEAN
+            criterion = ROOT if self.draws == 0 else mean_words()
             text.append(
                 f"predicted variance relative to maximum likelihood, {criterion}: "
                 f"{self.predicted:.3f} (first stage {self.first:.3f})"

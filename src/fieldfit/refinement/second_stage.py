@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from fieldfit.models.problem import Problem
     from fieldfit.objective import Penalties
     from fieldfit.optim.keeping import Keeper
+    from fieldfit.policies.laws.base import Law
     from fieldfit.policies.policy import BoundPolicy
     from fieldfit.policies.selection import Selection
     from fieldfit.policies.text import Reader
     from fieldfit.refinement.planned import PlannedStage, PlanSetting, SkippedError
     from fieldfit.refinement.specification import SpecificationTest
+    from fieldfit.refinement.staged import Staged
 
 
 class StageAccount(Protocol):
@@ -228,7 +230,7 @@ class SecondStage(ABC):
 
     @classmethod
     def usual(
-        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, SkippedError]
+        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[Law | Staged, SkippedError]
     ) -> Iterator[PlannedStage]:
         """The stages of this kind that a plan compares by default.
 

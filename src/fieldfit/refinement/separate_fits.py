@@ -21,12 +21,11 @@ from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
 from fieldfit.optim.keeping import Keeper, State, check_finite, refused_state
-from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions
-from fieldfit.refinement.expansion import MOST_ITERATIONS
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
 from fieldfit.shards.problem import ShardedProblem
@@ -254,7 +253,7 @@ def fit_node(
     no_penalty = np.zeros(len(involved))
     objective = Objective(problem, no_penalty, start, involved, dataset.sample_weight, model.feature_units)
     solution = objective.minimise(
-        gtol=DEFAULT_TOL * dataset.total_weight, max_iter=MOST_ITERATIONS, seed=random_state
+        gtol=DEFAULT_TOL * dataset.total_weight, max_iter=DEFAULT_MAX_ITER, seed=random_state
     ).uninterrupted()
     names = model.parameter_names
     separated = separated_parameters(

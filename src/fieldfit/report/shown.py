@@ -47,12 +47,12 @@ class Shown(ABC):
         return f"<p>{words}</p>" + ("" if table is None else table.to_html())
 
 
-def first_rows(table: PlainTable, count: int = MOST_SHOWN_ROWS) -> PlainTable:
-    """The table cut after some rows, with a note that says how many more there are."""
+def first_rows(table: PlainTable, count: int = MOST_SHOWN_ROWS, whole: str = "to_frame()") -> PlainTable:
+    """The table cut after some rows, with a note that says how many more there are, and which call has the ``whole``."""
     more = len(table.rows) - count
     if more <= 0:
         return table
-    note = f"… and {more:,} more (to_frame() has all)."
+    note = f"… and {more:,} more ({whole} has all)."
     joined = f"{note} {table.note}" if table.note else note
     return replace(table, rows=table.rows[:count], note=joined)
 

@@ -32,7 +32,7 @@ Scalar = str | int | float | bool | None
 _MAX_DEPTH = 32
 _KEYS = {"name", "experiment", "seed", "version", "warm_start_axis", "paired", "constants", "axes"}
 _RANGE_KEYS = {"start", "stop", "count", "scale"}
-_MOST_CELLS = 1_000_000
+_MOST_SWEEP_CELLS = 1_000_000
 
 
 def canonical(value: object) -> str:
@@ -154,8 +154,8 @@ class Sweep:
         reserved = sorted(name for name in (*self.axes, *self.constants) if name.startswith("cell_"))
         if reserved:
             raise SweepError(f"Names that begin with cell_ are reserved; rename {reserved[0]!r}.")
-        if self.size > _MOST_CELLS:
-            raise SweepError(f"The grid has {self.size:,} cells; a sweep may have at most {_MOST_CELLS:,}.")
+        if self.size > _MOST_SWEEP_CELLS:
+            raise SweepError(f"The grid has {self.size:,} cells; a sweep may have at most {_MOST_SWEEP_CELLS:,}.")
         try:
             canonical(self.constants)
         except (TypeError, ValueError) as error:
@@ -356,8 +356,10 @@ def _range(name: str, values: object) -> object:
         raise SweepError(
             f"The axis {name!r} needs two numbers below 1e300 and a count of at least 2; it is {values!r:.200}."
         )
-    if count > _MOST_CELLS:
-        raise SweepError(f"The axis {name!r} has {count:,} values; a sweep may have at most {_MOST_CELLS:,} cells.")
+    if count > _MOST_SWEEP_CELLS:
+        raise SweepError(
+            f"The axis {name!r} has {count:,} values; a sweep may have at most {_MOST_SWEEP_CELLS:,} cells."
+        )
     if values.get("scale") == "log":
         if not (start > 0 and stop > 0):
             raise SweepError(

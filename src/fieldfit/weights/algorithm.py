@@ -23,7 +23,7 @@ from fieldfit.objective import Objective
 from fieldfit.optim import Callback, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.optim.keeping import Keeper
-from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.threads import one_blas_thread
@@ -89,7 +89,7 @@ def automatic_weights(
     *,
     counts: bool = False,
     tol: float = DEFAULT_TOL,
-    max_iter: int = 1000,
+    max_iter: int = DEFAULT_MAX_ITER,
     method: Method = "auto",
     l1: FloatArray | None = None,
     part: Callable[[IntArray], Part] | None = None,

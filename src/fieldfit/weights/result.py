@@ -173,33 +173,6 @@ class WeightsResult:
         lines = [(*(getattr(line, name) for name in fields), *map(float, line.beta)) for line in self.history]
         return pd.DataFrame(lines, columns=[*fields, *(f"β[{name}]" for name in self.names)])
 
-    def comparison(self) -> pd.DataFrame:
-        """Compare the exact J of the chosen weights with that of each family alone and of equal weights.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``policy``, ``J`` and ``above``, the difference to the chosen weights. No rows where there are too many
-            parameters for the exact form.
-
-        Examples
-        --------
-        >>> import fieldfit as ff
-        >>> model = ff.BoltzmannMachine(3)
-        >>> weights = ff.best_weights(model, [1.0, -1.0, 0.5], "PL1 + 0.5*FL")
-        >>> weights.comparison()["policy"].tolist()
-        ['chosen', 'PL1 alone', 'FL alone', 'equal weights']
-        """
-        import pandas as pd
-
-        lines: list[tuple[str, float]] = []
-        if self.J_exact is not None and self.pure is not None and self.equal is not None:
-            lines = [("chosen", self.J_exact), *((f"{name} alone", J) for name, J in self.pure.items())]
-            lines.append(("equal weights", self.equal))
-        frame = pd.DataFrame(lines, columns=["policy", "J"])
-        frame["above"] = frame["J"] - (self.J_exact or 0.0)
-        return frame
-
     def plot(self) -> Figure:
         """Plot β and J over the rounds of a fit.
 

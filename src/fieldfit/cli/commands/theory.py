@@ -61,7 +61,7 @@ def theory(
     Variance is relative to maximum likelihood, cost in the paper's FLOPs.
     """
     from fieldfit.api import theory as calculation
-    from fieldfit.asymptotics.criterion import MEAN, ROOT
+    from fieldfit.asymptotics.criterion import ROOT, mean_words
     from fieldfit.asymptotics.sandwich import KINDS
     from fieldfit.cli.output import print_json, print_table
     from fieldfit.models.cost import sample_flops
@@ -105,7 +105,7 @@ def theory(
     formats = ("", ".4g", "", ".3f" if not simulated else ".3g", ".4f", ".4f", ".4f", *([".1g"] if simulated else []))
     notes = [
         f"Variance relative to maximum likelihood, {formula.value} formula, {records[0]['method']}; for each sample.",
-        f"root is {ROOT}, the ratio per parameter; mean is {MEAN}, which plans and summaries have from samples.",
+        f"root is {ROOT}, the ratio per parameter; mean is {mean_words()}, which plans and summaries have from samples.",
     ]
     if any(len(evaluated_policies(policy)) > 1 for policy in parsed):
         notes.append(

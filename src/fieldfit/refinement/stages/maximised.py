@@ -17,6 +17,7 @@ from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.work import clock
 from fieldfit.objective import has_affordable_hessian
 from fieldfit.policies import Policy
+from fieldfit.policies.laws.base import Law
 from fieldfit.refinement.expansion import ExpandedObjective, covariance_root, expanded_fit, newton_steps
 from fieldfit.refinement.planned import STAGE_SECONDS, PlannedStage, PlanSetting, SkippedError, StageWork
 from fieldfit.refinement.pseudo_inverse import bread_inverse
@@ -87,7 +88,7 @@ class Maximised(SecondStage):
 
     @classmethod
     def usual(
-        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, SkippedError]
+        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[Law | Staged, SkippedError]
     ) -> Iterator[PlannedStage]:
         """The full likelihood from each start, where the plan has it."""
         del first, skipped

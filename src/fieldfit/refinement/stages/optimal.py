@@ -11,6 +11,7 @@ import numpy as np
 from fieldfit.asymptotics import Asymptotics
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
+from fieldfit.policies.laws.base import Law
 from fieldfit.policies.text import Reader
 from fieldfit.refinement.conditions import Conditions, NodeConditions
 from fieldfit.refinement.local import needs_local, refine_locally
@@ -79,7 +80,7 @@ class Optimal(SecondStage):
 
     @classmethod
     def usual(
-        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[str, SkippedError]
+        cls, first: Policy, starts: Sequence[Policy], setting: PlanSetting, skipped: dict[Law | Staged, SkippedError]
     ) -> Iterator[PlannedConditions]:
         """``optimal(d)`` for d = 1, 2, … while that reduces the predicted variance, as the default of a fit does.
 
@@ -95,7 +96,7 @@ class Optimal(SecondStage):
             try:
                 stage = second.plan(first, setting)
             except SkippedError as reason:
-                skipped[second.text(first)] = reason
+                skipped[Staged(first, second)] = reason
                 return
             if stage.predicted > best * (1 - WORTH):
                 return
