@@ -18,7 +18,7 @@ import numpy as np
 from fieldfit.api.accuracies import fits_matrices, mean_bread
 from fieldfit.api.refinement import refuse_refined
 from fieldfit.asymptotics import RangeInverse
-from fieldfit.asymptotics.accuracy import bread_inverse
+from fieldfit.asymptotics.accuracy import penalised_inverse
 from fieldfit.asymptotics.debiased import PenalisedStart
 from fieldfit.types import FloatArray, ModelError
 
@@ -71,7 +71,7 @@ def _bread(unpenalised: StandardErrors) -> RangeInverse | None:
     if not fits_matrices(unpenalised):
         return None
     bread = mean_bread(unpenalised.needed, unpenalised.theta)
-    return bread_inverse(bread, unpenalised.penalty.precision, unpenalised.free, unpenalised.model.feature_units)
+    return penalised_inverse(bread, unpenalised.penalty.precision, unpenalised.free, unpenalised.model.feature_units)
 
 
 def _moved(fit: Fitted, bread: RangeInverse | None) -> Fitted:

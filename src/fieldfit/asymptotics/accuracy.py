@@ -60,7 +60,7 @@ class Accuracy(Protocol):
         """tr((H + P)⁻¹ M), and its Monte Carlo error: 0 if neither the trace nor the matrices are simulated."""
 
 
-def bread_inverse(
+def penalised_inverse(
     bread: FloatArray, precision: FloatArray, free: BoolArray, units: FloatArray | None
 ) -> RangeInverse:
     """Inverse and null space of ``bread`` + diag(``precision``) over the ``free`` parameters, in all r coordinates."""
@@ -97,7 +97,7 @@ class DenseAccuracy:
     @cached_property
     def bread(self) -> RangeInverse:
         """(H + P)/N over the free parameters with its inverse and null space, in all r coordinates."""
-        return bread_inverse(self.moments.bread, self.precision / self.moments.total, self.free, self.units)
+        return penalised_inverse(self.moments.bread, self.precision / self.moments.total, self.free, self.units)
 
     @property
     def inverse(self) -> FloatArray:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.asymptotics.accuracy import Moments, bread_inverse
+from fieldfit.asymptotics.accuracy import Moments, penalised_inverse
 from fieldfit.asymptotics.implicit import ImplicitBread, Limit
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray
@@ -48,7 +48,7 @@ def debiased_moments(
     """
     active, zero = np.flatnonzero(start.active), np.flatnonzero(~start.active)
     precision = start.precision / at_step.total
-    inverse = bread_inverse(at_step.bread, precision, start.active, units).inverse[np.ix_(active, active)]
+    inverse = penalised_inverse(at_step.bread, precision, start.active, units).inverse[np.ix_(active, active)]
     right = at_start[active]
     right[np.arange(len(active)), active] += precision[active]
     right[:, zero] -= at_step.bread[np.ix_(active, zero)]

@@ -126,9 +126,9 @@ def _unopened(shown: str, verb: str, error: OSError | ValueError) -> FileAccessE
     """The error of a file that cannot be opened, or of a pattern where one file is needed."""
     if isinstance(error, FileNotFoundError) and glob.has_magic(shown):
         count = len(glob.glob(shown))
-        found = "no file matches it" if count == 0 else f"it matches {counted(count, 'files')}"
+        matches = "no file matches it" if count == 0 else f"it matches {counted(count, 'files')}"
         return FileAccessError(
-            f"{shown} is a pattern, where one file is needed ({found}). Patterns are for the data of fits and plans; "
+            f"{shown} is a pattern, where one file is needed ({matches}). Patterns are for the data of fits and plans; "
             "otherwise put the rows into one file first."
         )
     reason = getattr(error, "strerror", None) or str(error)
