@@ -114,7 +114,7 @@ def test_files_that_were_written_are_named(tmp_path, monkeypatch, capsys, files)
     from fieldfit.data.atomic import atomic_writer
 
     def interrupt(*_, **__):
-        for number in range(files):
+        for number in (0, 0, *range(files)):  # a checkpoint is written again and again
             with atomic_writer(tmp_path / f"{number}.txt") as file:
                 file.write(b"x")
         raise KeyboardInterrupt
@@ -123,7 +123,7 @@ def test_files_that_were_written_are_named(tmp_path, monkeypatch, capsys, files)
     assert main(["fit", "boltzmann", str(tmp_path / "a.csv")]) == 130
     said = capsys.readouterr().err
     assert "Written completely before that:" in said
-    assert "0.txt" in said
+    assert said.count("0.txt") == 1
     assert ("and 2 more" in said) == (files == 5)
 
 

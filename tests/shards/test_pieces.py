@@ -19,6 +19,8 @@ from fieldfit.refinement.stages.simulated import Simulated
 from fieldfit.shards.backend import LocalBackend
 from fieldfit.shards.folder import INDEX, open_folder, write_folder
 from fieldfit.shards.making import TextTable, make_shards
+from fieldfit.shards.problem import ShardedProblem
+from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.types import DataError, FieldfitError, FileAccessError, FileFormatError
 
@@ -372,3 +374,39 @@ def test_patterns_on_the_command_line(tmp_path, capsys, kind):
     assert "a pattern of files" in capsys.readouterr().err
     assert run(["fit", "boltzmann", str(tmp_path / "none*.csv")]) == 2
     assert "No file matches" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [lambda text: text.replace("1", "0", 1), lambda text: text + text[-4:]])
+def test_a_file_that_changes_during_a_fit_is_refused(tmp_path, monkeypatch, change):
+    """Shards that are not kept are read again in each evaluation: other samples would give a wrong estimate."""
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("a,b\n" + "0,1\n1,0\n1,1\n0,0\n" * 5)
+    evaluate, count = ShardedProblem.value_grad, iter(range(100))
+
+    def changing(problem, *arguments, **options):
+        if next(count) == 1:
+            path = tmp_path / "1.csv"
+            path.write_text(change(path.read_text()))
+        return evaluate(problem, *arguments, **options)
+
+    monkeypatch.setattr(ShardedProblem, "value_grad", changing)
+    model = ff.BoltzmannMachine(2, biases=True)
+    with pytest.raises(DataError, match=r"part 2 of the data \(.*1\.csv\) have changed since they were first read"):
+        ff.fit(model, str(tmp_path / "*.csv"), "PL1", backend=LocalBackend(keep=0), start=np.ones(3))
+
+
+def test_sentences_that_change_during_a_fit_are_refused(tmp_path, monkeypatch):
+    for number in range(2):
+        (tmp_path / f"{number}.conll").write_text("the D\ndog N\nruns V\n\na D\ncat N\n\n")
+    evaluate, count = ShardedProblem.value_grad, iter(range(100))
+
+    def changing(problem, *arguments, **options):
+        if next(count) == 1:
+            (tmp_path / "1.conll").write_text("the D\ndog V\nruns V\n\na D\ncat N\n\n")
+        return evaluate(problem, *arguments, **options)
+
+    monkeypatch.setattr(ShardedProblem, "value_grad", changing)
+    with pytest.raises(DataError, match=r"1\.conll\) have changed"):
+        ff.CRFTagger("FL", sigma2=1.0).fit(
+            SentenceFiles.matching(str(tmp_path / "*.conll")), backend=LocalBackend(keep=0)
+        )

@@ -196,6 +196,14 @@ def test_a_worker_on_another_machine_keeps_its_cell_until_its_lease_ends(tmp_pat
         assert store.counts().done == 1
 
 
+def test_a_sign_of_life_in_the_far_future_is_none(tmp_path):
+    """Otherwise a changed store would make a run wait forever."""
+    with Store.for_sweep(tmp_path / "s.sweep", make(tmp_path / "log")) as store:
+        store.claim(store.register_worker(store.begin_run(1, {})))
+        store.connection.execute("UPDATE workers SET host = 'elsewhere', heartbeat = 1e18")
+        assert store.take_over() == 1
+
+
 def test_a_run_that_could_not_give_its_cell_back_does_not_block_the_next_one(tmp_path, monkeypatch):
     """As on a full disk, in a session that lives on."""
     store = tmp_path / "s.sweep"

@@ -122,7 +122,7 @@ class ShardedPrepared(Prepared):
 
     def with_policy(self, bound: BoundPolicy, start: FloatArray) -> ShardedPrepared:
         """The same shards, where they are held, with another policy."""
-        recipe = Recipe(self.model, bound, self.random_state, self.starts)
+        recipe = Recipe(self.model, bound, self.random_state, self.starts, fingerprints=fingerprints_of(self.dataset))
         problem = ShardedProblem(self.placed, recipe, self.dataset.sample_weight)
         drawn = RemoteSelection(self.dataset.n, (), selected=problem.n_selected)
         return replace(self, bound=bound, selection=drawn, problem=problem, start=start)
@@ -131,8 +131,15 @@ class ShardedPrepared(Prepared):
         """The same samples with another selection, cut into the parts of the shards."""
         bounds = pairwise(self.starts.tolist())
         parts = tuple(selection.between(start, stop) for start, stop in bounds)
-        recipe = Recipe(self.model, self.bound, self.random_state, self.starts, parts)
+        recipe = Recipe(
+            self.model, self.bound, self.random_state, self.starts, parts, fingerprints=fingerprints_of(self.dataset)
+        )
         return ShardedProblem(self.placed, recipe, self.dataset.sample_weight)
+
+
+def fingerprints_of(dataset: Dataset) -> tuple[str, ...] | None:
+    """The fingerprints of samples in pieces by shard; None where they cannot change."""
+    return dataset.fingerprints if isinstance(dataset, ShardedDataset) else None
 
 
 def prepare_shards(
@@ -151,7 +158,7 @@ def prepare_shards(
     if wide_rows != "refuse":
         raise DataError(DROPS_IN_ONE_PROCESS)
     if isinstance(dataset, ShardedDataset):
-        recipe = Recipe(model, bound, int(random_state), dataset.starts)
+        recipe = Recipe(model, bound, int(random_state), dataset.starts, fingerprints=dataset.fingerprints)
         problem = ShardedProblem(dataset.placed, recipe, dataset.sample_weight)
         drawn = RemoteSelection(dataset.n, (), selected=problem.n_selected)
         return ShardedPrepared(

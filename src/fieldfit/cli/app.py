@@ -94,7 +94,7 @@ def _run(given: list[str], interrupts: Interrupts | None) -> int:
     except Exception as error:
         if interrupts is None or not interrupts.seen:
             return _tell(error)
-    if written := _written()[before:]:
+    if written := list(dict.fromkeys(_written()[before:])):  # a checkpoint is written many times
         files = ", ".join(written[:3]) + (f" and {len(written) - 3} more" if len(written) > 3 else "")
         complain(f"Interrupted before the command ended. Written completely before that: {files}.")
     else:

@@ -23,7 +23,11 @@ _PARQUET = (".parquet", ".pq")
 
 
 class Piece(Protocol):
-    """The raw samples of one shard."""
+    """The raw samples of one shard; ``path`` is their file, or empty."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
 
     def load(self) -> object:
         """What a model's `read` takes."""
@@ -73,6 +77,11 @@ class FolderPiece:
     folder: ShardFolder
     number: int
 
+    @property
+    def path(self) -> str:
+        """The file of the shard."""
+        return str(self.folder.path / self.folder.files[self.number].name)
+
     def load(self) -> Table:
         """The coded samples."""
         return self.folder.read(self.number)
@@ -83,6 +92,7 @@ class DaskPiece:
     """One partition of a Dask collection, computed on the worker that holds the shard."""
 
     partition: object
+    path: str = ""
 
     def load(self) -> object:
         """A data frame or an array."""
@@ -113,6 +123,11 @@ class PieceSource:
 
     piece: Piece
     reading: Reading
+
+    @property
+    def name(self) -> str:
+        """The file of the piece."""
+        return self.piece.path
 
     def read(self) -> Dataset:
         """The samples."""

@@ -59,6 +59,11 @@ class SentencePiece:
     file: SentenceFile
     encoder: Encoder
 
+    @property
+    def path(self) -> str:
+        """That of the file."""
+        return self.file.path
+
     def load(self) -> Sequences:
         """The encoded sentences."""
         text, encoder = self.file.read(), self.encoder
@@ -229,6 +234,8 @@ class SentenceFiles:
 @dataclass(frozen=True)
 class _Elsewhere:
     """The source of shards that are only asked about files."""
+
+    name: str = ""
 
     def read(self) -> NoReturn:
         raise DataError("These shards have no samples.")

@@ -9,11 +9,12 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.models.base import Model
 from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
-from fieldfit.types import FloatArray, IntArray, WidthError
+from fieldfit.types import DataError, FloatArray, IntArray, WidthError
 
 T = TypeVar("T")
 #: What a question is given for one shard alone, and what the shard answers.
@@ -23,6 +24,10 @@ Reply = TypeVar("Reply")
 
 class Source(Protocol):
     """Where the samples of a shard come from; small, or all that is left of them, because it travels to the worker."""
+
+    @property
+    def name(self) -> str:
+        """The file that the samples are read from; empty if there is none."""
 
     def read(self) -> Dataset:
         """The samples."""
@@ -37,6 +42,7 @@ class Given:
 
     dataset: Dataset
     sample_weight: FloatArray | None = None
+    name: str = ""
 
     def read(self) -> Dataset:
         """The samples."""
@@ -64,6 +70,9 @@ class Recipe:
     drawn_at
         The θ (r,) at which the samples are drawn again before they are compiled, with the same observations, lengths and
         missing values; None: the samples themselves.
+    fingerprints
+        Those of the samples of each shard when they were first read. A shard whose samples are others is refused. None:
+        samples that cannot change.
     """
 
     model: Model
@@ -72,13 +81,15 @@ class Recipe:
     starts: IntArray
     selections: tuple[Selection, ...] | None = None
     drawn_at: FloatArray | None = None
+    fingerprints: tuple[str, ...] | None = None
 
     def samples(self, shard: Shard) -> Dataset:
         """The samples of a shard: those that it holds, or others drawn in their place."""
+        dataset = shard.dataset if self.fingerprints is None else shard.unchanged(self.fingerprints[shard.number])
         if self.drawn_at is None:
-            return shard.dataset
+            return dataset
         words = np.random.SeedSequence([self.seed, shard.number]).generate_state(1, np.uint64)
-        return self.model.simulate(shard.dataset, self.drawn_at, int(words[0]) >> 1)
+        return self.model.simulate(dataset, self.drawn_at, int(words[0]) >> 1)
 
     def selection(self, number: int, other: BoundPolicy | None = None) -> Selection:
         """The drawn Z of a shard; of ``other``, a second policy with the same seed, where one is given."""
@@ -98,6 +109,7 @@ class Shard:
         self.keep = keep
         self._source = source
         self._dataset: Dataset | None = None
+        self._fingerprint: str | None = None  # of the samples that stay in memory
         self._problems: dict[str, Problem] = {}
         self._made: dict[str, object] = {}
         self._weighted: tuple[str, bytes, Problem] | None = None
@@ -110,6 +122,20 @@ class Shard:
         dataset = self._source.read()
         if self.keep:
             self._dataset = dataset
+        return dataset
+
+    def unchanged(self, fingerprint: str) -> Dataset:
+        """The samples, if they have this fingerprint; a file may have been written again since they were first read."""
+        dataset = self.dataset
+        found = self._fingerprint or exact_fingerprint(dataset)
+        if self.keep:
+            self._fingerprint = found
+        if found != fingerprint:
+            named = f" ({self._source.name})" if self._source.name else ""
+            raise DataError(
+                f"The samples of part {self.number + 1} of the data{named} have changed since they were first read. Fit "
+                "again, and do not change the data during a fit."
+            )
         return dataset
 
     @property

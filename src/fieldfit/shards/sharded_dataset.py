@@ -59,6 +59,8 @@ class ShardedDataset(Dataset):
         A small dataset that stands for all samples where models ask about them before a fit (see `fieldfit.data.outline`).
     missing, digest, exact
         Whether any value is missing, and fingerprints of the samples: of what the model explains, and of everything.
+    fingerprints
+        Those of everything by shard; None for the shards of a folder, which have checksums.
     """
 
     in_pieces: ClassVar[bool] = True
@@ -69,6 +71,7 @@ class ShardedDataset(Dataset):
     missing: bool
     digest: str
     exact: str
+    fingerprints: tuple[str, ...] | None
 
     @property
     def n(self) -> int:
@@ -159,6 +162,7 @@ def read_pieces(
         missing=any(summary.missing for summary in summaries),
         digest=_joined(summary.digest for summary in summaries),
         exact=_joined(summary.exact for summary in summaries),
+        fingerprints=None if pieces.folder is not None else tuple(summary.exact for summary in summaries),
     )
 
 

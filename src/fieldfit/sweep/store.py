@@ -253,7 +253,8 @@ class Store:
         taken = 0
         for worker, run, host, pid, started, heartbeat in rows:
             process = ProcessName(host, pid, started)
-            if process.alive if process.is_local else time.time() - heartbeat < LEASE:
+            # A sign of life far in the future is none: no run may wait for it.
+            if process.alive if process.is_local else abs(time.time() - heartbeat) < LEASE:
                 continue
             with self._transaction() as connection:
                 # The condition on the heartbeat: a worker far away may have come back since it was read.
