@@ -105,8 +105,8 @@ needs NumPy below 1.24 and SciPy below 1.11, and pydca is installed without the 
     "boltzmann": Section(
         "Contacts by Boltzmann learning (adabmDCA) and by pseudo-likelihood",
         ["field_peers.py", "adabmdca"],
-        """adabmDCA 1.0.0 from PyPI, on one thread without a GPU. A run is ended after 480 s; contacts are then
-not compared.""",
+        """adabmDCA 1.0.0 from PyPI, on one thread without a GPU. A run is ended after 240 s; the line
+then has the correlation of pair frequencies that it has reached, and contacts are not compared.""",
         runs=1,
     ),
     "coverage": Section(
