@@ -337,13 +337,13 @@ void bind_potts(nb::module_& module) {
         .def(nb::init<In2<uint8_t>, In2<int32_t>, int64_t, In<int64_t>, In<int64_t>, bool>(), nb::arg("columns"),
              nb::arg("edges"), nb::arg("q"), nb::arg("pointer"), nb::arg("samples"), nb::arg("single"))
         .def("sums", &PottsField::sums, nb::arg("mode"), nb::arg("couplings"), nb::arg("fields"),
-             nb::arg("couplings_direction"), nb::arg("fields_direction"), nb::arg("beta"), nb::arg("sample_weight"),
-             nb::arg("entry_weight"), nb::arg("couplings_out").noconvert(), nb::arg("fields_out").noconvert(),
-             nb::arg("n_threads"),
+             nb::arg("couplings_direction"), nb::arg("fields_direction"), nb::kw_only(), nb::arg("beta"),
+             nb::arg("sample_weight"), nb::arg("entry_weight"), nb::arg("couplings_out").noconvert(),
+             nb::arg("fields_out").noconvert(), nb::arg("n_threads"),
              "Set the results to sums over samples and return the value (modes gradient, hessian, diagonal).")
         .def("components", &PottsField::components, nb::arg("mode"), nb::arg("first"), nb::arg("count"),
              nb::arg("couplings"), nb::arg("fields"), nb::arg("couplings_direction"), nb::arg("fields_direction"),
-             nb::arg("beta"), nb::arg("out").noconvert(), nb::arg("n_threads"),
+             nb::kw_only(), nb::arg("beta"), nb::arg("out").noconvert(), nb::arg("n_threads"),
              "Numbers of each component of some samples (modes values, products, residuals).");
 }
 

@@ -373,15 +373,15 @@ void bind_potts_blocks(nb::module_& module) {
              nb::arg("columns"), nb::arg("edges"), nb::arg("q"), nb::arg("block_pointer"), nb::arg("members"),
              nb::arg("pointer"), nb::arg("samples"))
         .def("sums", &PottsBlocks::sums, nb::arg("mode"), nb::arg("first"), nb::arg("count"), nb::arg("couplings"),
-             nb::arg("fields"), nb::arg("couplings_direction"), nb::arg("fields_direction"), nb::arg("beta"),
-             nb::arg("sample_weight"), nb::arg("rest_weight"), nb::arg("couplings_out").noconvert(),
+             nb::arg("fields"), nb::arg("couplings_direction"), nb::arg("fields_direction"), nb::kw_only(),
+             nb::arg("beta"), nb::arg("sample_weight"), nb::arg("rest_weight"), nb::arg("couplings_out").noconvert(),
              nb::arg("fields_out").noconvert(), nb::arg("n_threads"),
              "Set the results to sums over some samples and return the value (modes gradient, hessian, diagonal).\n\n"
              "rest_weight, of the listed samples or empty: each stands for all samples with its configuration of the\n"
              "rest, whose summed weight this is; the sums are those of -log Z alone.")
         .def("by_sample", &PottsBlocks::by_sample, nb::arg("mode"), nb::arg("first"), nb::arg("count"),
              nb::arg("couplings"), nb::arg("fields"), nb::arg("couplings_direction"), nb::arg("fields_direction"),
-             nb::arg("beta"), nb::arg("out").noconvert(), nb::arg("n_threads"),
+             nb::kw_only(), nb::arg("beta"), nb::arg("out").noconvert(), nb::arg("n_threads"),
              "Sums over the blocks of each of some samples (modes values, products).");
 }
 

@@ -45,9 +45,9 @@ static void centred_couplings(In2<int32_t> edges, In2<double> frequencies, In<do
 }
 
 void bind_potts_centred(nb::module_& module) {
-    module.def("centred_couplings", &centred_couplings, nb::arg("edges"), nb::arg("frequencies"), nb::arg("weight"),
-               nb::arg("precision"), nb::arg("vector"), nb::arg("fields"), nb::arg("floor"), nb::arg("out").noconvert(),
-               nb::arg("shift").noconvert(), nb::arg("n_threads"),
+    module.def("centred_couplings", &centred_couplings, nb::kw_only(), nb::arg("edges"), nb::arg("frequencies"),
+               nb::arg("weight"), nb::arg("precision"), nb::arg("vector"), nb::arg("fields"), nb::arg("floor"),
+               nb::arg("out").noconvert(), nb::arg("shift").noconvert(), nb::arg("n_threads"),
                "Divide couplings by their curvature near independence; `shift` gets what belongs to the fields.");
 }
 

@@ -2,8 +2,8 @@
 
 namespace ff::FF_ISA {
 
-// Vectors of the processor's own width: the compiler keeps longer ones in memory. LANES numbers in each, and HEIGHT rows of
-// a tile, whose sums fit in the registers.
+// Vectors of the processor's own width: the compiler keeps longer ones in memory. LANES numbers in each, and HEIGHT
+// rows of a tile, whose sums fit in the registers.
 #if defined(__AVX512F__)
 constexpr int64_t LANES = 8, HEIGHT = 8;
 #elif defined(__AVX2__)
@@ -32,8 +32,7 @@ static void add_tiles(const double* x, int64_t width, int64_t count, double* out
 #pragma GCC unroll 4
                 for (int64_t v = 0; v < VECTORS; ++v)
 #pragma GCC unroll 8
-                    for (int64_t k = 0; k < LANES; ++k)
-                        out[(top + u) * width + left + v * LANES + k] += sums[u][v][k];
+                    for (int64_t k = 0; k < LANES; ++k) out[(top + u) * width + left + v * LANES + k] += sums[u][v][k];
         }
 }
 

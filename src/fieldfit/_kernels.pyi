@@ -706,6 +706,7 @@ class PottsField:
         fields_direction: Annotated[
             NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
+        *,
         beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         sample_weight: Annotated[
             NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
@@ -732,6 +733,7 @@ class PottsField:
         fields_direction: Annotated[
             NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
+        *,
         beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
         n_threads: int,
@@ -772,6 +774,7 @@ class PottsBlocks:
         fields_direction: Annotated[
             NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
+        *,
         beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         sample_weight: Annotated[
             NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
@@ -801,6 +804,7 @@ class PottsBlocks:
         fields_direction: Annotated[
             NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)
         ],
+        *,
         beta: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         out: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
         n_threads: int,
@@ -808,6 +812,7 @@ class PottsBlocks:
         """Sums over the blocks of each of some samples (modes values, products)."""
 
 def centred_couplings(
+    *,
     edges: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     frequencies: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)],
     weight: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],

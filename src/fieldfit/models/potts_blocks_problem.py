@@ -141,7 +141,16 @@ class PottsBlocksProblem(PottsSums):
             return value, self.tables.to_parameters(out, field_out)
         result, out, field_out = self.tables.results()
         value = part.handle.sums(
-            mode, start, stop - start, *arrays, beta * part.beta, weight, NO_FLOATS, out, field_out, get_threads()
+            mode,
+            start,
+            stop - start,
+            *arrays,
+            beta=beta * part.beta,
+            sample_weight=weight,
+            rest_weight=NO_FLOATS,
+            couplings_out=out,
+            fields_out=field_out,
+            n_threads=get_threads(),
         )
         return value, self.tables.to_parameters(out, field_out) if result is None else result
 
@@ -153,7 +162,7 @@ class PottsBlocksProblem(PottsSums):
             if not beta or not count:
                 continue
             out = np.empty(count)
-            part.handle.by_sample(mode, 0, count, *arrays, beta * part.beta, out, get_threads())
+            part.handle.by_sample(mode, 0, count, *arrays, beta=beta * part.beta, out=out, n_threads=get_threads())
             total[slice(None) if part.rows is None else part.rows] += out
         return total
 

@@ -184,7 +184,14 @@ class PottsProblem(PottsSums):
             part_weight = weight if part.rows is None or not len(weight) else np.ascontiguousarray(weight[part.rows])
             result, out, field_out = self.tables.results()
             total += part.handle.sums(
-                mode, *arrays, beta * part.beta, part_weight, part.entry_beta, out, field_out, get_threads()
+                mode,
+                *arrays,
+                beta=beta * part.beta,
+                sample_weight=part_weight,
+                entry_weight=part.entry_beta,
+                couplings_out=out,
+                fields_out=field_out,
+                n_threads=get_threads(),
             )
             if result is None:
                 result = self.tables.to_parameters(out, field_out)
@@ -218,7 +225,7 @@ class PottsProblem(PottsSums):
         if self._whole is None:
             self._whole = _kernels.PottsField(self._columns, self.tables.edges, q, NO_INTS, NO_INTS, self._single)
         arrays = self._tables_of(theta, v)
-        self._whole.components(mode, start, stop - start, *arrays, np.ones(m), out, get_threads())
+        self._whole.components(mode, start, stop - start, *arrays, beta=np.ones(m), out=out, n_threads=get_threads())
         return out.reshape((m, stop - start, q) if mode == RESIDUALS else (m, stop - start))
 
     def _use(self, part: _Part, start: int, stop: int) -> FloatArray:

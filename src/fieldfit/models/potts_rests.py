@@ -96,7 +96,16 @@ class SharedRests:
         totals, pairs, states = self._weighted(weight)
         out, field_out = np.empty(len(pairs)), np.empty(len(states))
         value: float = self.handle.sums(
-            mode, 0, self.count, *arrays, beta * self.beta, NO_FLOATS, totals, out, field_out, get_threads()
+            mode,
+            0,
+            self.count,
+            *arrays,
+            beta=beta * self.beta,
+            sample_weight=NO_FLOATS,
+            rest_weight=totals,
+            couplings_out=out,
+            fields_out=field_out,
+            n_threads=get_threads(),
         )
         if mode == _GRADIENT:
             value += beta * float(arrays[0] @ pairs + arrays[1] @ states)
