@@ -160,8 +160,8 @@ class Model(ABC):
         Examples
         --------
         >>> import fieldfit as ff
-        >>> ff.BoltzmannMachine(5, biases=True)
-        <BoltzmannMachine: 5 variables, 10 couplings, 5 biases>
+        >>> ff.BoltzmannMachine(5, biases=True).sizes()
+        {'variables': 5, 'couplings': 10, 'biases': 5}
         """
         return {"parameters": self.n_parameters}
 
