@@ -35,10 +35,10 @@ def by_hand(fit, weight, groups):
 def test_summed_scores_of_groups_of_a_dense_field(policy, states, tied, weighted):
     """Against sums over the scores of single samples, with some samples in no group."""
     random = np.random.default_rng(7)
-    pairs = {"edge_groups": [0, 1, 0, 2, 1, 0], "bias_groups": [0, 0, 1, 1]} if tied else {}
+    pairs: Any = {"edge_groups": [0, 1, 0, 2, 1, 0], "bias_groups": [0, 0, 1, 1]} if tied else {}
     model: Any = ff.BoltzmannMachine(4, biases=True, states=states, **pairs)
     x = np.array(states)[random.integers(0, 2, (300, 4))]
-    problem = ff.fit(model, x, policy).problem
+    problem: Any = ff.fit(model, x, policy).problem
     assert problem.dense
     theta = random.normal(size=model.n_parameters)
     groups, weight = random.integers(-3, 25, 300), random.exponential(size=300) if weighted else None
