@@ -127,10 +127,10 @@ class Shard:
     def unchanged(self, fingerprint: str) -> Dataset:
         """The samples, if they have this fingerprint; a file may have been written again since they were first read."""
         dataset = self.dataset
-        found = self._fingerprint or exact_fingerprint(dataset)
+        current = self._fingerprint or exact_fingerprint(dataset)
         if self.keep:
-            self._fingerprint = found
-        if found != fingerprint:
+            self._fingerprint = current
+        if current != fingerprint:
             named = f" ({self._source.name})" if self._source.name else ""
             raise DataError(
                 f"The samples of part {self.number + 1} of the data{named} have changed since they were first read. Fit "
