@@ -13,6 +13,7 @@ from fieldfit.models.cost import sample_flops
 from fieldfit.planner import moments as gathering
 from fieldfit.planner import pilot as piloting
 from fieldfit.planner.candidates import ENOUGH
+from fieldfit.planner.pictures import plan_page
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, ModelError
@@ -295,3 +296,13 @@ def test_pictures_and_page(five, tmp_path):
     assert "<script src=" not in page
     assert "default-src 'none'" in page
     assert "://" not in page
+
+
+def test_the_page_of_a_plan_names_its_penalty_seed_and_command():
+    model = ff.BoltzmannMachine(3)
+    x = model.sample([1.0, -1.0, 0.5], 200, random_state=0).values
+    plan = ff.plan(model, x, flops=1e7, sigma2=2.0, random_state=3)
+    assert "ff.plan(model, data, flops=1e+07, sigma2=2, random_state=3)" in plan_page(plan).text()
+    page = plan_page(ff.plan(model, x, flops=1e7, sigma2={"x0:x1": 2.0}), "fieldfit plan").text()
+    assert "flops=1e+07, sigma2=sigma2)" in page
+    assert "<code>fieldfit plan</code>" in page

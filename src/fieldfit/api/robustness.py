@@ -19,6 +19,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.problem import Problem
 from fieldfit.refinement.second_stage import EstimatingScores
+from fieldfit.steps import steps
 from fieldfit.types import DataError, FloatArray, IntArray, ModelError
 
 if TYPE_CHECKING:
@@ -273,6 +274,7 @@ def distances(fit: StandardErrors, parameters: object = None) -> pd.DataFrame:
 
     names = fit.model.parameter_names
     displaced = parameters is None and fit.problem.n_samples <= int(fit.active.sum())
+    rows = max(1, SCORE_NUMBERS // len(fit.theta))
     if parameters is None:
         accuracy = matrices(fit, "Cook's distance over all parameters")
         places = np.flatnonzero(fit.active)
@@ -280,10 +282,10 @@ def distances(fit: StandardErrors, parameters: object = None) -> pd.DataFrame:
             raise ModelError("The L1 penalty has set every parameter to 0, so no sample has any influence.")
         covariance = accuracy.covariance[np.ix_(places, places)]
         inverse = accuracy.inverse[:, places] / accuracy.moments.total
-        weight = fit.row_weight
+        weight, source = fit.row_weight, fit.scores_source
         blocks: Iterator[FloatArray] = (
             scores @ inverse if weight is None else (scores * weight[start : start + len(scores), None]) @ inverse
-            for start, scores in fit.scores_source.score_blocks(fit.theta)
+            for start, scores in source.score_blocks(fit.theta, rows)
         )
         bread = (accuracy.moments.bread * accuracy.moments.total + np.diag(accuracy.precision))[
             np.ix_(places, places)
@@ -304,13 +306,15 @@ def distances(fit: StandardErrors, parameters: object = None) -> pd.DataFrame:
         blocks = iter([influence(fit, parameters=parameters)])
     metric = bread if displaced else range_inverse(covariance[np.ix_(usable, usable)]).inverse
     parts = []
-    for block in blocks:
-        scaled = np.where(good, np.abs(block) / np.where(good, errors, 1.0), 0.0)
-        most = scaled.argmax(axis=1)
-        lines = np.arange(len(block))
-        part = block[:, usable]
-        distance = np.einsum("ir,rs,is->i", part, metric, part, optimize=True)
-        parts.append((distance, most, block[lines, most], scaled[lines, most]))
+    with steps("influence of samples", -(-fit.problem.n_samples // rows)) as step:
+        for block in blocks:
+            scaled = np.where(good, np.abs(block) / np.where(good, errors, 1.0), 0.0)
+            most = scaled.argmax(axis=1)
+            lines = np.arange(len(block))
+            part = block[:, usable]
+            distance = np.einsum("ir,ir->i", part @ metric, part)
+            parts.append((distance, most, block[lines, most], scaled[lines, most]))
+            step()
     distance, most, change, in_errors = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(-distance, kind="stable")
     known = bool(good.any())

@@ -80,12 +80,15 @@ def load_tagger(path: Path) -> CRFTagger:
 
 def load_labeller(path: Path) -> FittedTagger | SymbolTagger:
     """What labels sentences in a file: a CRF, or a Boltzmann chain that was trained on columns."""
-    from fieldfit.api.files import load
-    from fieldfit.estimators.fitted_tagger import FittedTagger
-    from fieldfit.estimators.symbol_tagger import SymbolTagger
-    from fieldfit.types import ModelError
+    from fieldfit.steps import waiting
 
-    fitted = load(path)
+    with waiting(f"loading {path.name}"):
+        from fieldfit.api.files import load
+        from fieldfit.estimators.fitted_tagger import FittedTagger
+        from fieldfit.estimators.symbol_tagger import SymbolTagger
+        from fieldfit.types import ModelError
+
+        fitted = load(path)
     if fitted.model.symbol_chain is not None:
         return SymbolTagger(fitted)
     if fitted.encoder is None:

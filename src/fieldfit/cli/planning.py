@@ -119,6 +119,7 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
     from fieldfit.cli.values import as_tolerance
     from fieldfit.cli.wording import in_options
     from fieldfit.report.figures import make_folder
+    from fieldfit.steps import waiting
 
     limit_threads(options.threads)
     began = time.process_time()
@@ -144,7 +145,8 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
             )
     files: list[str] = []
     if options.out is not None:
-        files = write_plan(made, make_folder(options.out))
+        with waiting("picture and page"):
+            files = write_plan(made, make_folder(options.out))
     if options.json:
         print_json({**made.to_dict(), "files": files, "warnings": warned})
         return
@@ -157,11 +159,13 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
 
 def write_plan(plan: Plan, folder: Path) -> list[str]:
     """Picture, page and table of a plan."""
+    from fieldfit.cli.invocation import command
     from fieldfit.data.atomic import atomic_writer
+    from fieldfit.planner.pictures import plan_page
     from fieldfit.report.figures import save_figure
 
     save_figure(plan.plot(), folder, "plan")
-    plan.to_html(folder / "plan.html")
+    plan_page(plan, command()).write(folder / "plan.html")
     with atomic_writer(folder / "plan.csv") as file:
         file.write(plan.table.to_csv(index=False).encode())
     return [str(folder / name) for name in _FILES]

@@ -153,21 +153,34 @@ def to_html(plan: Plan, path: str | os.PathLike[str]) -> None:
     plan_page(plan).write(path)
 
 
-def plan_page(plan: Plan) -> Page:
-    """The whole page."""
+def plan_page(plan: Plan, command: str = "") -> Page:
+    """The whole page; ``command`` is the command that makes it."""
     page = Page(plan.plain_table().title)
     add_plan(page, plan)
     add_citation(page, refined=any(candidate.second_stage for candidate in plan.candidates))
     page.heading("How to reproduce")
+    if command:
+        page.paragraph("The plan was made with")
+        page.code(command)
+        page.paragraph("In Python:")
     page.code(
         "import fieldfit as ff\n\n"
-        f"plan = ff.plan(model, data{_target(plan)})\n"
+        f"plan = ff.plan(model, data{_target(plan)}{_penalty(plan)})\n"
         f"fit = plan.fit()  # {plan.best}\n"
         'fit.to_html("fit.html", plan=plan)'
     )
     page.note("Seconds depend on the machine and its load; variances and FLOPs do not.")
     add_versions(page)
     return page
+
+
+def _penalty(plan: Plan) -> str:
+    """The penalty and the seed as arguments, where they are not the usual ones."""
+    request = plan.survey.request
+    precision = np.zeros(1) if request.precision is None else request.precision
+    same = (precision == precision[0]).all()
+    penalty = (f", sigma2={1 / precision[0]:g}" if precision[0] else "") if same else ", sigma2=sigma2"
+    return penalty + (f", random_state={request.random_state}" if request.random_state else "")
 
 
 def _target(plan: Plan) -> str:

@@ -88,6 +88,7 @@ def network(
     from fieldfit.cli.steps import shown_steps
     from fieldfit.cli.values import as_list
     from fieldfit.report.figures import make_folder
+    from fieldfit.steps import waiting
     from fieldfit.types import DataError
 
     limit_threads(threads)
@@ -124,7 +125,8 @@ def network(
     summary = summary_text(analyses, comparison, by)
     if folder is not None:
         cautions = "".join(f"\n\nWarning: {message}" for message in warned)
-        write_files(folder, analyses, comparison, colours, summary + cautions, by, seed)
+        with waiting("tables and picture"):
+            write_files(folder, analyses, comparison, colours, summary + cautions, by, seed)
     if json:
         print_json(as_json(analyses, comparison, by) | {"warnings": warned})
         return
