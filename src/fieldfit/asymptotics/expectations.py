@@ -24,9 +24,8 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, PolicyError
 
-#: Number of simulated samples where all have one distribution, and at least in datasets like that of the fit; and the
-#: fewest datasets. The expectations do not become more precise with the samples of the fit, so that their time need not
-#: grow with them either.
+#: Fewest simulated samples, and fewest datasets where they come in datasets like that of the fit. Samples that all have one
+#: distribution need no datasets: as many as were fitted make the expectations as precise as those of robust errors.
 SIMULATED = 20_000
 _FEWEST_DATASETS = 4
 #: Copies of a single sample that are simulated, in how many parts, and how many values they may have in all.
@@ -110,7 +109,7 @@ def simulated_copies(fit: Estimated) -> list[Problem]:
         count = int(np.clip(_MOST_SIMULATED_VALUES / max(table.m, 1), _FEWEST_COPIES, _MOST_COPIES)) // _COPY_PARTS
         parts = _COPY_PARTS
     elif table.n * _FEWEST_DATASETS > SIMULATED and fit.model.joint and not table.has_missing:
-        count, parts = SIMULATED // _FEWEST_DATASETS, _FEWEST_DATASETS
+        count, parts = max(SIMULATED, table.n) // _FEWEST_DATASETS, _FEWEST_DATASETS
     else:
         return []
     seed = replicate_seeds(fit.random_state, 1)[0]
