@@ -200,6 +200,7 @@ def stage_setting(
     return PlanSetting(
         model=request.model,
         rows=pilot.samples,
+        observed=pilot.rows,
         theta=pilot.theta,
         terms=[PlanTerm(part.law, part.problem) for part in ingredients],
         random_state=request.random_state,

@@ -63,6 +63,11 @@ def seems_worse(
     return bool(terms.mean() > _WORSE_ERRORS * terms.std() / np.sqrt(len(terms)))
 
 
+def jackknife_products(r: int) -> float:
+    """Multiply–adds of the jackknife besides its passes over samples: an inverse and two products for each estimate."""
+    return (_JACKKNIFE_BLOCKS + 1) * 2 * 3.0 * r**3
+
+
 def _differences(
     samples: SampleConditions,
     both: tuple[FloatArray, csr_array],

@@ -49,13 +49,14 @@ class PlanTerm(NamedTuple):
 class PlanSetting:
     """Where second stages are planned: at a pilot's θ, on the samples ``rows`` that moments are taken over.
 
-    ``terms`` are the laws of the plan and
+    ``observed`` are samples of the data, where ``rows`` may be drawn from the model. ``terms`` are the laws of the plan and
     ``precision`` (r,) is the penalty of the fit to come. ``seconds_left`` and ``flops_left`` are
     what the plan may still use; a stage that was ``asked`` for is never skipped for time.
     """
 
     model: Model
     rows: Dataset
+    observed: Dataset
     theta: FloatArray
     terms: Sequence[PlanTerm]
     random_state: int

@@ -23,6 +23,7 @@ from fieldfit.models.work import clock, least_seconds
 from fieldfit.policies.laws.base import Noise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
+from fieldfit.refinement.acceptance import jackknife_products, seems_worse
 from fieldfit.refinement.estimating import SampleConditions, WeightedConditions
 from fieldfit.refinement.local import needs_local
 from fieldfit.refinement.model_moments import (
@@ -86,6 +87,7 @@ class PlannedConditions:
     weights: Weights
     moments: ScoreMoments
     samples: SampleConditions
+    observed: SampleConditions | None  # on data; None where they are masked
     theta: FloatArray
     weight_seconds: float
     first_flops: float
@@ -150,7 +152,19 @@ class PlannedConditions:
         scores = _timed(lambda: list(samples.scores(self.theta, self.weights.matrix))) / rows
         compared = min(n, _COMPARED_SAMPLES)
         seconds = STAGE_SECONDS + self.weight_seconds + n * _NEWTON_STEPS * sums + compared * (2 * slope + 2 * scores)
+        if self._takes_a_jackknife():
+            seconds += compared * (slope + 2 * scores)
+            seconds += jackknife_products(len(self.theta)) / _MULTIPLIED_PER_SECOND
         return StageWork(seconds, self.flops + self.first_flops * _NEWTON_STEPS * n, _NEWTON_STEPS)
+
+    def _takes_a_jackknife(self) -> bool:
+        """Whether a fit to samples like those observed decides by a jackknife if it keeps its first estimate."""
+        from scipy.sparse import csr_array
+
+        if self.observed is None or math.isinf(self.weights.ridge):
+            return False
+        some, both = self.observed.some(_COMPARED_SAMPLES), (self.weights.matrix, csr_array(self.stack.first))
+        return seems_worse(some, both, some.derivative(self.theta), self.theta, self.moments.information)
 
 
 def plan_conditions(staged: Staged, setting: PlanSetting, distance: int | None) -> PlannedConditions:
@@ -205,11 +219,20 @@ def weighed_stage(
         weights=weights,
         moments=together(halves),
         samples=SampleConditions(conditions.conditions, rows.codes, conditions.mask(selection)),
+        observed=_observed(conditions, setting),
         theta=setting.theta,
         weight_seconds=seconds,
         first_flops=first_flops,
         states=model.n_states,
     )
+
+
+def _observed(conditions: Stack, setting: PlanSetting) -> SampleConditions | None:
+    """The conditions on the observed samples, where these are complete and everything is selected."""
+    table = as_table(setting.observed)
+    if conditions.masking is not None or table.has_missing:
+        return None
+    return SampleConditions(conditions.conditions, table.codes, None)
 
 
 def _draws(
