@@ -22,7 +22,7 @@ from fieldfit.inference import (
 
 @pytest.fixture
 def always_wide(monkeypatch):
-    monkeypatch.setattr(templates, "MOST_CELLS", 0)
+    monkeypatch.setattr(templates, "MOST_MESSAGE_CELLS", 0)
 
 
 @pytest.fixture(params=[1 << 25, 1], ids=["one segment", "many segments"])
@@ -94,7 +94,7 @@ def test_slopes_agree_with_the_stored_tables(scale, monkeypatch):
     random_lines = np.full((5, 8), -1, dtype=np.int32)
     random_lines[:, :2] = random.integers(0, (2, 3), (5, 2))
     found = slopes()
-    monkeypatch.setattr(templates, "MOST_CELLS", 1 << 16)
+    monkeypatch.setattr(templates, "MOST_MESSAGE_CELLS", 1 << 16)
     for wide, stored in zip(found, slopes(), strict=True):
         np.testing.assert_allclose(wide, stored, rtol=1e-11, atol=1e-11)
 
