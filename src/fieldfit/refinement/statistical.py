@@ -251,7 +251,7 @@ class StatisticalStop:
             return counted
         message = (
             f"converged: optimisation error {100 * self.error:.2g}% of the sampling error, gradient "
-            f"{solution.gradient_norm / gtol:.2g} times the tolerance"
+            f"{solution.gradient_norm / gtol:,.3g} times the tolerance"
         )
         if self.saved >= 1:
             message += f"; an estimated {min(self.saved, _MOST_SAID):,.0f} evaluations saved"
