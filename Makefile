@@ -11,12 +11,16 @@ demo: $(VENV)/.installed
 
 test: check unit
 
+# Two processes. Each runs one half of the files in their order, so that what a file prepares for its tests is prepared once;
+# the first to finish takes tests from the other.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
 # pytest keeps the tests as it has compiled them for the next run, also where PYTHONDONTWRITEBYTECODE is set.
 test-fast unit: export PYTHONDONTWRITEBYTECODE :=
 
 # Everything but the tests marked slow: about two minutes with two processors.
 test-fast: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 -q -m "not slow"
+	$(PYTEST) -q -m "not slow"
 
 reproduce: $(VENV)/.installed
 	$(BIN)/fieldfit reproduce all --scale small --out reproduction-output
@@ -57,11 +61,11 @@ check: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 # Which lines no test runs; the report is htmlcov/index.html.
 coverage: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 -q -m "not slow" --cov --cov-report=html --cov-report=term:skip-covered
+	$(PYTEST) -q -m "not slow" --cov --cov-report=html --cov-report=term:skip-covered
 
 # The source distribution and the wheel built from it, installed in an empty environment, where the fast tests pass.
 # A part of them: make package PACKAGE_TESTS="tests/api tests/cli".

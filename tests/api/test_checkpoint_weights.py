@@ -81,7 +81,7 @@ def test_the_same_bits_after_a_stop_at_any_write(tmp_path, monkeypatch, n, optio
             with pytest.raises(StoppedError):
                 fitted(n, options, ff.Checkpoint(path, every=0.0))
         same(fitted(n, options, ff.Checkpoint(path, resume=True)), whole)
-        same(fitted(n, options, ff.Checkpoint(path, resume=True)), whole)  # from the end
+    same(fitted(n, options, ff.Checkpoint(path, resume=True)), whole)  # from the end
 
 
 def test_an_interrupt_in_a_later_round(tmp_path):
