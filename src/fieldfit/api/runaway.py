@@ -21,6 +21,7 @@ from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
 from fieldfit.refinement.model_moments import MOST_SUMMED_STATES
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import Array, BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -143,7 +144,9 @@ def _escape(states: _GroupStates, means: FloatArray, chains: FloatArray, codes: 
         rows = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
     away = chains - means
     centred = states.sums(codes[rows]) - means * states.members
-    limit = (centred @ away.T).max(axis=0) + DRIFT * (np.abs(away) @ states.members)
+    with one_blas_thread():
+        furthest = (centred @ away.T).max(axis=0)
+    limit = furthest + DRIFT * (np.abs(away) @ states.members)
     lengths = np.square(away) @ states.members
     first = int((lengths - limit).argmax())
     beyond: BoolArray = away @ (states.members * away[first]) > limit[first]
