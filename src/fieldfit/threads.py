@@ -36,7 +36,7 @@ def _checked(count: int) -> int:
         whole = 0
     if whole < 1:
         raise FieldfitError(f"The number of threads must be an integer of at least 1; got {count!r:.80}.")
-    return whole
+    return whole if whole <= MOST_THREADS else min(whole, max(MOST_THREADS, processors()))
 
 
 def set_threads(count: int | None) -> None:
@@ -105,13 +105,16 @@ def get_threads(work: float = float("inf")) -> int:
     count = _of_block.get() or _of_process
     if count is None:
         text = os.environ.get("FIELDFIT_NUM_THREADS")
-        if text and (not text.isdigit() or int(text) < 1):
-            raise FieldfitError(f"FIELDFIT_NUM_THREADS must be an integer of at least 1; it is {text!r}.")
-        count = int(text) if text else processors()
+        try:
+            count = _checked(int(text)) if text else processors()
+        except (ValueError, FieldfitError):
+            raise FieldfitError(
+                f"FIELDFIT_NUM_THREADS must be an integer of at least 1; it is {text!r:.80}."
+            ) from None
     if _forked or count == 1:
         return 1
     _several_used = True
-    return count if count <= MOST_THREADS else min(count, max(MOST_THREADS, processors()))
+    return count
 
 
 def _after_fork() -> None:

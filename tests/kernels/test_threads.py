@@ -101,9 +101,28 @@ def test_blocks_nest_and_stand_above_the_setting_of_the_process():
     assert get_threads() == 2
 
 
-def test_more_threads_than_a_machine_can_start_are_not_asked_for():
-    with use_threads(100_000):
-        assert get_threads() == max(MOST_THREADS, processors())
+@pytest.mark.parametrize("count", [100_000, 10**9, 10**30])
+def test_more_threads_than_a_machine_can_start_are_not_asked_for(count, monkeypatch):
+    most = max(MOST_THREADS, processors())
+    with use_threads(count):
+        assert get_threads() == most
+    ff.set_threads(count)
+    try:
+        assert get_threads() == most
+    finally:
+        ff.set_threads(None)
+    monkeypatch.setenv("FIELDFIT_NUM_THREADS", str(count))
+    assert get_threads() == most
+
+
+@pytest.mark.parametrize("text", ["0", "-2", "two", "²", "9" * 5000])
+def test_a_number_of_threads_that_is_none(text, monkeypatch):
+    monkeypatch.setenv("FIELDFIT_NUM_THREADS", text)
+    with pytest.raises(FieldfitError, match="FIELDFIT_NUM_THREADS must be an integer of at least 1"):
+        get_threads()
+
+
+def test_a_fit_with_more_threads_than_a_machine_can_start():
     words, tags = [[["a"], ["b"], ["a"]]] * 20, [["x", "y", "x"]] * 20
     tagger = ff.CRFTagger("FL", n_jobs=100_000).fit(words, tags)
     assert list(tagger.predict(words[:1])[0]) == ["x", "y", "x"]

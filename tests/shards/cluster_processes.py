@@ -8,6 +8,8 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 #: A start that takes longer is a failure.
 PATIENCE = 120
@@ -84,3 +86,22 @@ def wait_until(condition, what):
         if time.monotonic() > deadline:
             raise TimeoutError(what)
         time.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A question that takes its time on the worker that is first asked for a shard."""
+
+    folder: str
+    busy: bool
+
+    def __call__(self, shard, shared, argument):
+        try:
+            (Path(self.folder) / str(shard.number)).touch(exist_ok=False)
+        except FileExistsError:
+            return "again"
+        until = time.monotonic() + (8 if self.busy else 3600)
+        while time.monotonic() < until:
+            if not self.busy:
+                time.sleep(3600)
+        return "first"

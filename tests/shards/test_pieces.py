@@ -395,6 +395,31 @@ def test_a_file_that_changes_during_a_fit_is_refused(tmp_path, monkeypatch, chan
         ff.fit(model, str(tmp_path / "*.csv"), "PL1", backend=LocalBackend(keep=0), start=np.ones(3))
 
 
+@pytest.mark.parametrize(
+    ("format", "texts"),
+    [
+        ("columns", ["the D\ndog N\nruns V\n", "the D\ndog V\nruns V\n"]),
+        ("columns", ["the D\ndog N\nruns V\n", "the D\ndog N\n\nruns V\n"]),
+        ("crfsuite", ["D\tthe\nN\tdog:0.5\n", "D\tthe\nN\tdog:0.25\n"]),
+    ],
+)
+def test_sentences_that_change_after_their_features_were_learnt_are_refused(tmp_path, monkeypatch, format, texts):
+    for number in range(2):
+        (tmp_path / f"{number}.txt").write_text(texts[0])
+    files = SentenceFiles.matching(str(tmp_path / "*.txt"), format=format)
+    learning = SentenceFiles.learn_and_encode
+
+    def changing(self, *arguments):
+        learnt = learning(self, *arguments)
+        (tmp_path / "1.txt").write_text(texts[1])
+        return learnt
+
+    ff.CRFTagger("FL", sigma2=1.0).fit(files)
+    monkeypatch.setattr(SentenceFiles, "learn_and_encode", changing)
+    with pytest.raises(DataError, match=r"1\.txt has changed since its features were learnt"):
+        ff.CRFTagger("FL", sigma2=1.0).fit(files)
+
+
 def test_sentences_that_change_during_a_fit_are_refused(tmp_path, monkeypatch):
     for number in range(2):
         (tmp_path / f"{number}.conll").write_text("the D\ndog N\nruns V\n\na D\ncat N\n\n")
@@ -406,7 +431,7 @@ def test_sentences_that_change_during_a_fit_are_refused(tmp_path, monkeypatch):
         return evaluate(problem, *arguments, **options)
 
     monkeypatch.setattr(ShardedProblem, "value_grad", changing)
-    with pytest.raises(DataError, match=r"1\.conll\) have changed"):
+    with pytest.raises(DataError, match=r"1\.conll has changed since its features were learnt"):
         ff.CRFTagger("FL", sigma2=1.0).fit(
             SentenceFiles.matching(str(tmp_path / "*.conll")), backend=LocalBackend(keep=0)
         )

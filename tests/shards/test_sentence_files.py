@@ -100,16 +100,12 @@ def test_crfsuite_files(tmp_path):
 @pytest.mark.parametrize("workers", [1, 2, 7])
 def test_the_same_bits_with_any_number_of_workers(folder, workers):
     distributed = pytest.importorskip("distributed")
-    from fieldfit.shards.dask_backend import DaskBackend
-
     files = SentenceFiles.matching(folder / "*.conll")
     settings: dict[str, Any] = {"sigma2": 1.0, "features": TEMPLATES, "min_count": 2}
     here = ff.CRFTagger("PL1 + 0.5*FL", **settings).fit(files)
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": ":0", "silence_logs": 40}
     with distributed.Client(n_workers=workers, **options) as client:
-        # Seven workers in one process: a task that is lost between them is asked for again.
-        backend = DaskBackend(client, timeout=60)
-        there = ff.CRFTagger("PL1 + 0.5*FL", **settings).fit(files, backend=backend)
+        there = ff.CRFTagger("PL1 + 0.5*FL", **settings).fit(files, backend=client)
         assert there.fit_.theta.tobytes() == here.fit_.theta.tobytes()
         some: dict[str, Any] = {"parameters": [0, 3]}
         assert there.fit_.standard_errors(**some).tobytes() == here.fit_.standard_errors(**some).tobytes()

@@ -28,7 +28,7 @@ WorkerTimeout = Annotated[
     typer.Option(
         "--worker-timeout",
         metavar="SECONDS",
-        help="Time after which a worker that does not answer is replaced. Default: no limit.",
+        help="Time without progress after which a worker is replaced. Default: 300.",
     ),
 ]
 ShardsOption = Annotated[
@@ -56,6 +56,10 @@ def opened_backend(workers: int | None, cluster: str | None, timeout: float | No
     except ImportError:
         raise FieldfitError("Workers need Dask. Install it with: pip install 'fieldfit[dask]'") from None
     from fieldfit.shards.dask_backend import DaskBackend
+
+    def backend(client: Client) -> DaskBackend:
+        return DaskBackend(client) if timeout is None else DaskBackend(client, timeout)
+
     from fieldfit.threads import get_threads
 
     if cluster is not None:
@@ -66,7 +70,7 @@ def opened_backend(workers: int | None, cluster: str | None, timeout: float | No
                 f"No scheduler answers at {cluster} ({type(error).__name__}). Check the address, and that it is running."
             ) from error
         with client:
-            yield DaskBackend(client, timeout)
+            yield backend(client)
         return
     assert workers is not None
     threads = max(1, get_threads() // workers)
@@ -76,4 +80,4 @@ def opened_backend(workers: int | None, cluster: str | None, timeout: float | No
         ) as started,
         Client(started, set_as_default=False) as client,
     ):
-        yield DaskBackend(client, timeout)
+        yield backend(client)

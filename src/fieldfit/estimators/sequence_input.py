@@ -54,8 +54,7 @@ def learn_sequences(
             raise DataError("Files of sentences have their labels: leave y out.")
         attributes = X.files[0].attributes
         spec = None if attributes else feature_spec(features, X.width(backend))
-        learnt = X.learn(spec, min_count, backend)
-        return learnt, X.encoded(learnt)
+        return X.learn_and_encode(spec, min_count, backend)
     if isinstance(X, AttributeText):
         return AttributeEncoder.fit(X, y, min_count=min_count)
     if isinstance(X, ColumnText):

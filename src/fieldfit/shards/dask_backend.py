@@ -2,8 +2,9 @@
 
 Shards are placed once: neighbours on the same worker, as many on each as its number of threads says. A question is one task
 for each worker. Where there are many workers, their partial sums are added up on workers, eight at a time; the client adds
-up the rest. A worker that dies, is restarted or does not answer in time loses its shards to the others, which read them
-again from their sources; the question is then repeated for these. Sums do not depend on who holds what (see `tree`).
+up the rest. A worker that dies, is restarted, pauses for long or makes no progress loses its shards to the others, which
+read them again from their sources; the question is then repeated for these. The same happens if a task is lost (see
+`watch`). Sums do not depend on who holds what (see `tree`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import math
 import secrets
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fieldfit.shards import held
 from fieldfit.shards.backend import Backend, Placed
 from fieldfit.shards.shard import Argument, Question, Reply, Shared, Source
 from fieldfit.shards.tree import Answer, Nodes, merged
+from fieldfit.shards.watch import Watch
 from fieldfit.threads import get_threads
 from fieldfit.types import ClusterError, FieldfitError
 
@@ -33,7 +38,20 @@ _FAN_IN = 8
 _LARGE_BYTES = 1 << 20
 #: Seconds between two checks of which workers are alive.
 _CHECK_SECONDS = 2.0
+#: Seconds without an answer after which the scheduler is lost.
+_SCHEDULER_SECONDS = 300.0
+#: How often in a row a worker that is alive may fail before it is asked no more.
+_FAILURES = 3
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A worker of the cluster: its number of threads, whether it starts tasks, and if not, for how many seconds."""
+
+    threads: int
+    running: bool
+    paused: float
 
 
 class DaskBackend(Backend):
@@ -43,11 +61,11 @@ class DaskBackend(Backend):
     ----------
     client : distributed.Client
         A client connected to the cluster.
-    timeout : float or None, default: None
-        Seconds after which a worker that has not answered a question is given up, and its shards go to others. None: until
-        the scheduler drops it (after 5 minutes without a heartbeat, unless configured otherwise).
+    timeout : float, default: 300
+        Seconds without progress after which a worker is given up, and its shards go to others. A worker that computes makes
+        progress, however long it takes. ``math.inf``: until the scheduler drops it.
     patience : float, default: 60
-        Seconds to wait for a worker when there is none.
+        Seconds to wait for a worker when there is none, and for one that has paused because its memory is full.
 
     Examples
     --------
@@ -57,32 +75,69 @@ class DaskBackend(Backend):
     >>> model = ff.BoltzmannMachine(3)
     >>> x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
     >>> with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
-    ...     fit = ff.fit(model, x, "PL1", backend=DaskBackend(client, timeout=60))
+    ...     fit = ff.fit(model, x, "PL1", backend=DaskBackend(client, patience=10))
     >>> fit.theta.round(2)
     array([ 0.8 , -0.93,  0.55])
     """
 
-    def __init__(self, client: Client, timeout: float | None = None, patience: float = 60.0) -> None:
-        if timeout is not None and not timeout > 0:
-            raise FieldfitError(f"timeout is {timeout!r}; it must be a number of seconds above 0, or None.")
+    def __init__(self, client: Client, timeout: float = 300.0, patience: float = 60.0) -> None:
+        for name, seconds in (("timeout", timeout), ("patience", patience)):
+            if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+                raise FieldfitError(f"{name} is {seconds!r}; it must be a number of seconds above 0.")
         self.client = client
         self.timeout = timeout
         self.patience = patience
+        self._paused: dict[str, float] = {}  # since when, as far as this client has seen
 
     def place(self, sources: Sequence[Source]) -> DaskShards:
         """Give each source a worker."""
         return DaskShards(self, sources)
 
-    def alive(self) -> dict[str, int]:
-        """The addresses of the workers that the scheduler has, and their numbers of threads."""
+    def members(self) -> dict[str, Member]:
+        """The workers that the scheduler has, by their addresses."""
         if self.client.status == "closed":
             raise ClusterError("The client of the cluster is closed. Connect again: distributed.Client(address).")
         with translated():
-            # A client that has lost its scheduler has no workers to name.
-            workers = self.client.scheduler_info(n_workers=-1).get("workers")
-            if workers is None:
-                raise OSError("the scheduler does not answer")
-        return {address: int(worker["nthreads"]) for address, worker in workers.items()}
+            workers, now = self._known(), time.monotonic()
+        states = {address: str(worker.get("status", "running")) for address, worker in workers.items()}
+        self._paused = {a: self._paused.get(a, now) for a, state in states.items() if state != "running"}
+        return {
+            address: Member(
+                int(worker["nthreads"]), states[address] == "running", now - self._paused.get(address, now)
+            )
+            for address, worker in workers.items()
+        }
+
+    def _known(self) -> dict[str, dict[str, Any]]:
+        """What the scheduler knows of its workers; `OSError` if it does not answer."""
+
+        async def asked() -> dict[str, dict[str, Any]] | None:
+            if self.client.status != "running" or self.client.scheduler is None:
+                return None
+            identity: dict[str, dict[str, dict[str, Any]]] = await self.client.scheduler.identity(n_workers=-1)
+            return identity.get("workers")
+
+        answer = asyncio.run_coroutine_threadsafe(asked(), self.client.loop.asyncio_loop)
+        try:
+            workers = answer.result(_SCHEDULER_SECONDS)
+        except TimeoutError:
+            answer.cancel()
+            workers = None
+        if workers is None:
+            raise OSError("the scheduler does not answer")
+        return workers
+
+    def alive(self) -> dict[str, Member]:
+        """The workers without those that have paused for longer than patience."""
+        return {a: member for a, member in self.members().items() if member.paused <= self.patience}
+
+    def no_worker(self, advice: str) -> ClusterError:
+        """The error of a cluster without a worker that can be asked."""
+        paused = len(self._paused)
+        reason = f" {paused} of its workers have paused: their memory is full." if paused else ""
+        return ClusterError(
+            f"The cluster has no worker that answers (waited {self.patience:.0f} s).{reason} {advice}"
+        )
 
     def submit(self, address: str, function: Callable[..., object], *arguments: object) -> Future:
         """A task for one worker and no other."""
@@ -102,12 +157,12 @@ class DaskShards(Placed):
         self._token = secrets.token_hex(8)
         self._shared: Shared = {}
         self._given_up: set[str] = set()
+        self._failures: Counter[str] = Counter()  # in a row, of workers that are alive
+        self._watch = Watch(self._client, backend.timeout)
         self._threads: dict[str, int] = {}
         self._owner: dict[int, str] = {}
         self._move(range(self.n_shards), replacing=False)
-        finalizer = weakref.finalize(
-            self, _tell, self._client, self._owner, self._given_up, held.release, self._token
-        )
+        finalizer = weakref.finalize(self, _release, self._client, self._owner, self._given_up, self._token)
         finalizer.atexit = False
 
     @property
@@ -117,18 +172,21 @@ class DaskShards(Placed):
 
     # -- places --------------------------------------------------------------------------------------------------------
 
-    def _alive(self) -> dict[str, int]:
-        """The workers that can be asked and their numbers of threads."""
-        return {a: threads for a, threads in self._backend.alive().items() if a not in self._given_up}
+    def _alive(self) -> dict[str, Member]:
+        """The workers that can be asked."""
+        return {a: member for a, member in self._backend.alive().items() if a not in self._given_up}
+
+    def _running(self) -> dict[str, int]:
+        """The workers that start tasks, and their numbers of threads."""
+        return {address: member.threads for address, member in self._alive().items() if member.running}
 
     def _move(self, numbers: Iterable[int], *, replacing: bool) -> None:
         """Place these shards on the workers that are alive: neighbours together, as many as the worker has threads."""
         numbers, until = sorted(numbers), time.monotonic() + self._backend.patience
-        while not (alive := self._alive()):
+        while not (alive := self._running()):
             if time.monotonic() > until:
-                raise ClusterError(
-                    f"The cluster has no worker that answers (waited {self._backend.patience:.0f} s). Start workers, or "
-                    "fit without backend=."
+                raise self._backend.no_worker(
+                    "Start workers, with more memory if theirs is full, or fit without backend=."
                 )
             time.sleep(0.2)
         self._threads = alive
@@ -146,7 +204,13 @@ class DaskShards(Placed):
             shares.setdefault(address, {})[number] = self._sources[number]
         lost = self._hold({address: (share, dict(self._shared)) for address, share in shares.items()})
         if lost:
+            self._failed(lost)
             self._move([n for address in lost for n in shares[address]], replacing=True)
+
+    def _failed(self, addresses: Iterable[str]) -> None:
+        """Count the failures of workers; those that fail again and again are given up."""
+        self._failures.update(addresses)
+        self._given_up.update(address for address, failures in self._failures.items() if failures >= _FAILURES)
 
     def _hold(self, parts: Mapping[str, tuple[dict[int, Source], Shared]]) -> list[str]:
         """Send each worker its shards and shared values; the addresses of workers that were lost on the way."""
@@ -164,6 +228,7 @@ class DaskShards(Placed):
         """Give the workers a value under a key."""
         self._shared[key] = value
         for address in self._hold({owner: ({}, {key: value}) for owner in set(self._owner.values())}):
+            self._failed([address])
             self._move([n for n, owner in self._owner.items() if owner == address], replacing=True)
 
     def withdraw(self, key: str) -> None:
@@ -228,8 +293,10 @@ class DaskShards(Placed):
             groups = [level[i : i + _FAN_IN] for i in range(0, len(level), _FAN_IN)]
             with translated():
                 level = [self._client.submit(_merge_nodes, group, self.n_shards, pure=False) for group in groups]
+        if self._finished(futures):
+            return None
         try:
-            answers = self._awaited(self._client.gather(level, asynchronous=True), futures)
+            answers = self._awaited(self._client.gather(level, asynchronous=True), futures, self._backend.timeout)
         except WorkerLostError:
             return None
         return None if any(isinstance(answer, held.NotHeld) for answer in answers) else list(answers)
@@ -250,7 +317,10 @@ class DaskShards(Placed):
                 lost.add(address)
             else:
                 answers[address] = answer
+        for address in answers:
+            self._failures.pop(address, None)
         if lost:
+            self._failed(lost)
             self._move([number for number, owner in self._owner.items() if owner in lost], replacing=True)
         return answers
 
@@ -259,7 +329,8 @@ class DaskShards(Placed):
         if not futures:
             return {}
         try:
-            answers = self._awaited(self._client.gather(list(futures.values()), asynchronous=True), futures)
+            gathered = self._client.gather(list(futures.values()), asynchronous=True)
+            answers = self._awaited(gathered, futures, self._backend.timeout)
         except WorkerLostError:
             if len(futures) == 1:
                 return dict.fromkeys(futures, held.NotHeld())
@@ -271,7 +342,7 @@ class DaskShards(Placed):
         """A value on a worker, by the way of data: tasks are to be small. Raises `WorkerLostError`."""
         scattered = self._client.scatter([value], workers=[address], hash=False, asynchronous=True)
         try:
-            future: Future = self._awaited(scattered, [address])[0]
+            future: Future = self._awaited(scattered, [address], math.inf)[0]
         except (KeyError, TimeoutError, ClusterError) as error:
             # The scheduler does not know the worker, or cannot connect to it; a lost scheduler is an error of its own.
             self._check_scheduler()
@@ -291,37 +362,31 @@ class DaskShards(Placed):
 
     def _finished(self, futures: Mapping[str, Future | None]) -> list[str]:
         """Wait for all; the addresses of workers that are gone, or that were given up because they did not answer."""
-        began = time.monotonic()
         lost = [address for address, future in futures.items() if future is None]
         running = {address: future for address, future in futures.items() if future is not None}
         while waiting := {a: f for a, f in running.items() if a not in lost and not f.done()}:
             self._wait(list(waiting.values()))
             waiting = {address: future for address, future in waiting.items() if not future.done()}
-            if waiting and self._overdue(began):
-                gone = list(waiting)
-                self._given_up.update(gone)
-            else:
-                gone = self._dropped(waiting)
-            for address in gone:
+            hanging = self._watch.overdue({address: future.key for address, future in waiting.items()})
+            self._given_up.update(address for address, hangs in hanging.items() if hangs)
+            for address in {*hanging, *self._dropped(waiting)}:
                 lost.append(address)
                 with contextlib.suppress(Exception):
                     running[address].cancel(force=True)
         return lost
 
-    def _awaited(self, work: Coroutine[object, object, _Result], needed: Collection[str]) -> _Result:
-        """The result of work in the client's event loop. `WorkerLostError` if a needed worker is gone or answers too late.
+    def _awaited(self, work: Coroutine[object, object, _Result], needed: Collection[str], limit: float) -> _Result:
+        """The result of work in the client's event loop. `WorkerLostError` if a needed worker is gone, or after a limit.
 
         The client itself would wait forever for a worker that hangs, and for a result whose worker died.
         """
-        began = time.monotonic()
+        began, watch = time.monotonic(), Watch(self._client, self._backend.timeout)
         running = asyncio.run_coroutine_threadsafe(work, self._client.loop.asyncio_loop)
         try:
             while not concurrent.futures.wait([running], self._interval).done:
-                if self._overdue(began):
-                    if len(needed) == 1:
-                        self._given_up.update(needed)
-                    raise WorkerLostError
-                if self._dropped(needed):
+                hanging = watch.overdue(dict.fromkeys(needed))
+                self._given_up.update(hanging)
+                if hanging or time.monotonic() - began > limit or self._dropped(needed):
                     raise WorkerLostError
             with translated():
                 try:
@@ -339,11 +404,7 @@ class DaskShards(Placed):
     @property
     def _interval(self) -> float:
         """Seconds to wait before the next check of the workers."""
-        return _CHECK_SECONDS if self._backend.timeout is None else min(_CHECK_SECONDS, self._backend.timeout)
-
-    def _overdue(self, began: float) -> bool:
-        """Is the time for an answer over?"""
-        return self._backend.timeout is not None and time.monotonic() - began > self._backend.timeout
+        return min(_CHECK_SECONDS, self._backend.timeout / 3)
 
     def _dropped(self, addresses: Collection[str]) -> list[str]:
         """Those of the workers that the scheduler does not have any more."""
@@ -393,6 +454,12 @@ def _merge_nodes(parts: list[Nodes | held.NotHeld], size: int) -> Nodes | held.N
     """The sums of several workers added up as far as they go."""
     known = [part for part in parts if not isinstance(part, held.NotHeld)]
     return merged(known, size) if len(known) == len(parts) else held.NotHeld()
+
+
+def _release(client: Client, owner: dict[int, str], given_up: set[str], token: str) -> None:
+    """Have all workers drop all shards; workers in this process may be closed already, and are not asked."""
+    held.release(token)
+    _tell(client, owner, given_up, held.release, token)
 
 
 def _tell(

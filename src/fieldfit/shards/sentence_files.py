@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from glob import has_magic
+from hashlib import blake2b
 from typing import NoReturn, cast
+
+import numpy as np
 
 from fieldfit.arguments import whole_number
 from fieldfit.data.attribute_encoder import AttributeEncoder
@@ -25,7 +28,7 @@ from fieldfit.data.textfile import opened_stream
 from fieldfit.shards.backend import Backend, LocalBackend
 from fieldfit.shards.pieces import Pieces, matching
 from fieldfit.shards.shard import Question, Reply, Shard, Shared
-from fieldfit.types import DataError, FloatArray
+from fieldfit.types import Array, DataError, FloatArray
 
 #: Bytes from which the number of columns is read.
 _FIRST = 1 << 16
@@ -54,10 +57,11 @@ class SentenceFile:
 
 @dataclass(frozen=True)
 class SentencePiece:
-    """A file and the encoder of the corpus."""
+    """A file, the encoder of the corpus, and the digest of the text that the encoder has learnt from, if it is known."""
 
     file: SentenceFile
     encoder: Encoder
+    learnt_from: str | None = None
 
     @property
     def path(self) -> str:
@@ -67,6 +71,11 @@ class SentencePiece:
     def load(self) -> Sequences:
         """The encoded sentences."""
         text, encoder = self.file.read(), self.encoder
+        if self.learnt_from is not None and text_digest(text) != self.learnt_from:
+            raise DataError(
+                f"{self.path} has changed since its features were learnt. Fit again, and do not change the data during a "
+                "fit."
+            )
         if isinstance(text, ColumnText):
             assert isinstance(encoder, ColumnEncoder)
             return encoder.with_pairs(text, encoder.encode(text))
@@ -193,13 +202,49 @@ class SentenceFiles:
         >>> encoder.n_features, list(encoder.labels)
         (4, ['D', 'N'])
         """
+        return self._learnt(spec, min_count, backend)[0]
+
+    def learn_and_encode(
+        self, spec: FeatureSpec | None, min_count: int = 1, backend: Backend | None = None
+    ) -> tuple[Encoder, Pieces]:
+        r"""Do both `learn` and `encoded`. A file that changes in between is refused when it is read again.
+
+        Parameters
+        ----------
+        spec, min_count, backend
+            As for `learn`.
+
+        Returns
+        -------
+        (Encoder, Pieces)
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from fieldfit.chains import SentenceFiles, parse_templates
+        >>> for number, words in enumerate(["the D\ndog N\n", "a D\ncat N\n"]):
+        ...     length = Path(f"part-{number}.conll").write_text(words)
+        >>> encoder, pieces = SentenceFiles.matching("part-*.conll").learn_and_encode(parse_templates("U00:%x[0,0]"))
+        >>> encoder.n_features, len(pieces.pieces)
+        (4, 2)
+        """
+        encoder, digests = self._learnt(spec, min_count, backend)
+        pairs = zip(self.files, digests, strict=True)
+        return encoder, Pieces(tuple(SentencePiece(file, encoder, digest) for file, digest in pairs))
+
+    def _learnt(
+        self, spec: FeatureSpec | None, min_count: int, backend: Backend | None
+    ) -> tuple[Encoder, tuple[str, ...]]:
+        """The encoder, and the digests of the texts that it has learnt from."""
         min_count = whole_number(min_count, "min_count", 1, error=DataError)
         words = load_stop_words() if spec is not None and spec.uses_stop_words else ()
-        parts = [part for part in self._ask(partial(_learn, spec, words), backend) if part is not None]
+        answers = self._ask(partial(_learn, spec, words), backend)
+        parts = [part for part, _ in answers if part is not None]
         if not parts:
             raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
         alike = cast("list[ColumnPart]", parts)  # files of one format: all are of one kind, here or `AttributePart`
-        return reduce(lambda first, second: first.joined(second), alike).finished(min_count)
+        encoder = reduce(lambda first, second: first.joined(second), alike).finished(min_count)
+        return encoder, tuple(digest for _, digest in answers)
 
     def encoded(self, encoder: Encoder) -> Pieces:
         r"""Return the sentences as data for `fieldfit.fit`, encoded where they are read.
@@ -251,10 +296,26 @@ def _width(shard: Shard, shared: Shared, file: SentenceFile) -> int:
 
 def _learn(
     spec: FeatureSpec | None, stop_words: tuple[str, ...], shard: Shard, shared: Shared, file: SentenceFile
-) -> ColumnPart | AttributePart | None:
-    """What a file has of the features ``spec`` (None: its attributes); None for a file without tokens."""
+) -> tuple[ColumnPart | AttributePart | None, str]:
+    """What a file has of the features ``spec`` (None: its attributes), None without tokens; and the digest of its text."""
     text = file.read()
+    digest = text_digest(text)
     if isinstance(text, AttributeText):
-        return AttributePart.of(text) if text.labels else None
+        return (AttributePart.of(text) if text.labels else None), digest
     assert spec is not None
-    return ColumnPart.of(text, spec, stop_words) if text.n_tokens else None
+    return (ColumnPart.of(text, spec, stop_words) if text.n_tokens else None), digest
+
+
+def text_digest(text: ColumnText | AttributeText) -> str:
+    """32 hexadecimal digits for all sentences of a text with their labels."""
+    if isinstance(text, ColumnText):
+        words: tuple[object, ...] = text.values
+        arrays: list[Array] = [text.offsets, *text.codes]
+    else:
+        words = (text.names, text.labels)
+        rows = text.rows
+        arrays = [rows.offsets, rows.indptr, rows.codes, *([] if rows.values is None else [rows.values])]
+    digest = blake2b(repr((words, [array.shape for array in arrays])).encode(), digest_size=16)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

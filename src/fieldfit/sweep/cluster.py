@@ -15,13 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from fieldfit.shards.dask_backend import DaskBackend, WorkerLostError, translated
+from fieldfit.shards.dask_backend import DaskBackend, Member, WorkerLostError, translated
+from fieldfit.shards.watch import Watch
 from fieldfit.sweep.experiment import CellFunction
 from fieldfit.sweep.grid import Sweep
 from fieldfit.sweep.store import CellResult, Claim, Store
 from fieldfit.sweep.worker import compute, signs_of_life
 from fieldfit.threads import use_threads
-from fieldfit.types import ClusterError, FieldfitError
+from fieldfit.types import FieldfitError
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -92,6 +93,7 @@ class Cluster:
         self._running: dict[str, _Running] = {}
         self._given_up: set[str] = set()
         self._again: list[Claim] = []  # cells whose worker was lost
+        self._watch = Watch(backend.client, backend.timeout)
         self._losses: Counter[str] = Counter()
 
     def work(self) -> None:
@@ -115,20 +117,17 @@ class Cluster:
         alive, until = self._alive(), time.monotonic() + self._backend.patience
         while not alive:
             if time.monotonic() > until:
-                raise ClusterError(
-                    f"The cluster has no worker that answers (waited {self._backend.patience:.0f} s). Start workers and "
-                    "run the same command to continue."
-                )
+                raise self._backend.no_worker("Start workers and run the same command to continue.")
             time.sleep(0.2)
             alive = self._alive()
-        for address, threads in sorted(alive.items()):
-            if address not in self._running and (claim := self._next(key)) is not None:
-                future = self._backend.submit(address, self._task, claim, threads)
+        for address, member in sorted(alive.items()):
+            if address not in self._running and member.running and (claim := self._next(key)) is not None:
+                future = self._backend.submit(address, self._task, claim, member.threads)
                 self._running[address] = _Running(future, claim, time.monotonic())
         return bool(self._running)
 
-    def _alive(self) -> dict[str, int]:
-        return {a: threads for a, threads in self._backend.alive().items() if a not in self._given_up}
+    def _alive(self) -> dict[str, Member]:
+        return {a: member for a, member in self._backend.alive().items() if a not in self._given_up}
 
     def _collect(self) -> None:
         """Wait for a cell, and commit those that are finished; cells of lost workers are tried once more."""
@@ -138,13 +137,12 @@ class Cluster:
         with translated(), contextlib.suppress(TimeoutError), self._backend.client.as_current():
             wait(futures, timeout=_SECONDS_BETWEEN_CHECKS, return_when="FIRST_COMPLETED")
         alive = self._alive()
+        waiting = {a: cell.future.key for a, cell in self._running.items() if not cell.future.done()}
+        overdue = self._watch.overdue(waiting)
+        self._given_up.update(address for address, hangs in overdue.items() if hangs)
         for address, cell in list(self._running.items()):
-            limit = self._backend.timeout
-            if not cell.future.done():
-                if limit is not None and time.monotonic() - cell.began > limit:
-                    self._given_up.add(address)
-                elif address in alive:
-                    continue
+            if not cell.future.done() and address not in overdue and address in alive:
+                continue
             del self._running[address]
             try:
                 if not cell.future.done():
