@@ -123,6 +123,16 @@ def test_workers_without_memory_are_a_sentence(samples):
             ff.fit(model, values, "PL1", shards=5, backend=DaskBackend(client, patience=1))
 
 
+def test_all_workers_are_known_whatever_else_the_client_asks():
+    """The client asks for totals at intervals; their answer has no workers, and they would all be lost."""
+    dask = pytest.importorskip("dask")
+    from fieldfit.shards.dask_backend import DaskBackend
+
+    with dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}), cluster(3) as client:
+        backend = DaskBackend(client)
+        assert {len(backend.alive()) for _ in range(300)} == {3}
+
+
 def test_limits_that_are_none(samples):
     from fieldfit.shards.dask_backend import DaskBackend
 
