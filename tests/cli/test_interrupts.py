@@ -1,9 +1,12 @@
 """Ctrl-C during imports and between the files of a command."""
 
 import _weakrefset
+import ctypes
 import importlib
 import os
 import signal
+import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -90,6 +93,38 @@ def test_a_finaliser_ends_before_the_interrupt(weak):
         work()
     assert ended == [True]
     assert interrupts.seen
+
+
+def test_an_interrupt_that_is_lost_in_a_callback_from_c_comes_again(capfd):
+    """Python would print it and go on."""
+
+    def callback():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+
+    def work():
+        ctypes.CFUNCTYPE(None)(callback)()
+        time.sleep(5)
+
+    with patient_interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
+        work()
+    assert interrupts.seen
+    assert capfd.readouterr().err == ""
+
+
+def test_ctrl_c_while_python_ends_has_no_traceback(tmp_path):
+    """As after a sweep on several processes, whose threads Python waits for."""
+    code = """
+import atexit, os, signal, sys, threading, time
+from fieldfit.cli import main
+threading._register_atexit(lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(5)))
+sys.argv = ["fieldfit", "show", "no such file"]
+sys.exit(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert ended.returncode == -signal.SIGINT
+    assert "no such file" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_outside_of_imports_it_comes_at_once():

@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         with _held_interrupts():
             from fieldfit.cli.interrupts import patient_interrupts
 
-        with patient_interrupts() as interrupts:
+        with patient_interrupts(until_exit=arguments is None) as interrupts:
             try:
                 import rich  # noqa: F401
                 import typer  # noqa: F401

@@ -3,12 +3,14 @@
 A KeyboardInterrupt in the middle of an import is lost in a callback of the import system, or becomes an ImportError of
 NumPy or SciPy. Python prints and forgets what is raised in ``__del__`` and in callbacks of weak references, and the
 ``__del__`` of a zip archive fails if its ``__init__`` has not ended. So the handler checks where the program is, and tries
-again a little later while it is in one of these.
+again a little later while it is in one of these. In callbacks from C it cannot see that; an exception that is lost there
+comes again as well.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,8 +39,12 @@ class Interrupts:
 
 
 @contextmanager
-def patient_interrupts() -> Iterator[Interrupts]:
-    """Handle Ctrl-C in this block so, where it would raise KeyboardInterrupt and the system has alarms."""
+def patient_interrupts(*, until_exit: bool = False) -> Iterator[Interrupts]:
+    """Handle Ctrl-C in this block so, where it would raise KeyboardInterrupt and the system has alarms.
+
+    ``until_exit``: the process ends after the block, and Ctrl-C ends it at once then; Python would print a traceback of
+    what it does at its end, such as waiting for threads.
+    """
     interrupts = Interrupts()
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not (usual and hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()):
@@ -49,12 +55,22 @@ def patient_interrupts() -> Iterator[Interrupts]:
     ends = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if ends:
         signal.signal(signal.SIGTERM, interrupts.arrive)
+    hook = sys.unraisablehook
+
+    def come_again(lost: sys.UnraisableHookArgs) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        else:
+            hook(lost)
+
+    sys.unraisablehook = come_again
     try:
         yield interrupts
     finally:
+        sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.SIG_DFL if until_exit else signal.default_int_handler)
         if ends:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
