@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -83,6 +84,23 @@ def use_threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         _of_block.reset(token)
+
+
+@contextmanager
+def interrupts_for_this_process() -> Iterator[None]:
+    """Start processes in this block: Ctrl-C in a terminal then comes to this process alone, which ends them.
+
+    A terminal sends it to all of them. They would print tracebacks, of their imports for example. It waits for the end of
+    the block; processes inherit that it waits.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def processors() -> int:

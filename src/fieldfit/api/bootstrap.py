@@ -31,6 +31,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.steps import steps
+from fieldfit.threads import interrupts_for_this_process
 from fieldfit.types import (
     BoolArray,
     ConvergenceWarning,
@@ -382,7 +383,9 @@ def _each(refit: _Refit, seeds: list[int], n_jobs: int) -> Iterator[tuple[FloatA
         return
     from joblib import Parallel, delayed
 
-    yield from Parallel(n_jobs=n_jobs, return_as="generator")(delayed(refit)(each) for each in seeds)
+    with interrupts_for_this_process():
+        refitted = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(refit)(each) for each in seeds)
+    yield from refitted
 
 
 def _drawn_rows(fit: Fit, dataset: Dataset, seed: int) -> tuple[Dataset, int]:

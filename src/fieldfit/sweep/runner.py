@@ -29,7 +29,7 @@ from fieldfit.sweep.progress import Silent, SweepDisplay, choose_display
 from fieldfit.sweep.results import SQUARES
 from fieldfit.sweep.store import Counts, Store
 from fieldfit.sweep.worker import work, work_in
-from fieldfit.threads import processors
+from fieldfit.threads import interrupts_for_this_process, processors
 from fieldfit.types import FieldfitError, SweepError
 
 if TYPE_CHECKING:
@@ -289,7 +289,13 @@ def _start_workers(store: Store, sweep: Sweep, run: str, count: int, only: str |
     ]
     try:
         # Two processes at least: joblib runs a single job in this process, which is to survive it.
-        Parallel(n_jobs=max(count, 2), backend="loky", batch_size=1, pre_dispatch="all")(tasks)
+        workers = Parallel(
+            n_jobs=max(count, 2), backend="loky", batch_size=1, pre_dispatch="all", return_as="generator"
+        )
+        with interrupts_for_this_process():
+            ended = workers(tasks)
+        for _ in ended:
+            pass
     except (BrokenProcessPool, TerminatedWorkerError):
         return False
     return True
