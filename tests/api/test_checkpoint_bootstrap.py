@@ -79,6 +79,7 @@ fitted().bootstrap(RESAMPLES, progress=slowly, checkpoint=ff.Checkpoint({path!r}
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_goes_on(tmp_path):
     path = tmp_path / "state"
     program = PROGRAM.format(folder=os.path.dirname(__file__), path=str(path))

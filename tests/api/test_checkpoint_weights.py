@@ -17,8 +17,8 @@ from fieldfit.types import FieldfitError
 
 POLICY = "PL1 + 0.4*PL2"
 #: All samples in every round; rounds on a part of the samples first; an L1 penalty; shards; the diagonal form.
-CASES: list[tuple[int, dict[str, Any]]] = [
-    (400, {}),
+FIRST: tuple[int, dict[str, Any]] = (400, {})
+OTHERS: list[tuple[int, dict[str, Any]]] = [
     (8000, {"sigma2": 10.0}),
     (400, {"l1": 2.0}),
     (400, {"shards": 3}),
@@ -66,7 +66,9 @@ def same(first, second):
     )
 
 
-@pytest.mark.parametrize(("n", "options"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("n", "options"), [FIRST, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)], ids=str
+)
 def test_the_same_bits_after_a_stop_at_any_write(tmp_path, monkeypatch, n, options):
     whole = fitted(n, options)
     with monkeypatch.context() as patched:
@@ -130,6 +132,7 @@ fitted(400, {{"progress": slowly}}, ff.Checkpoint({path!r}, every=0.0))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_goes_on(tmp_path):
     path = tmp_path / "state"
     program = PROGRAM.format(folder=os.path.dirname(__file__), path=str(path))

@@ -206,6 +206,7 @@ def test_simulated_effective_parameters_say_how_well_they_are_known(monkeypatch)
         probed.effective_parameters_error("sandwich")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_simulated_matrices_leave_an_error_in_the_effective_parameters(monkeypatch):
     """200 simulated copies of 100 samples in place of sums over states: within 4 errors of them, and not far below."""
     fit = ff.fit(MODEL, X[:100], "PL1", tol=1e-9)

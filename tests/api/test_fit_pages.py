@@ -109,6 +109,7 @@ def test_a_field_that_runs_away_is_said_to():
     assert (exact - x.mean(axis=0)).max() > 0.5
 
 
+@pytest.mark.slow
 def test_the_page_of_a_field_that_runs_away_recommends_no_estimator(tmp_path):
     model, x, strong = _second_mode()
     with pytest.warns(RunawayWarning):
@@ -199,6 +200,7 @@ def test_potts_models_mrfs_and_tied_fields_are_checked_too(size):
         _strong(ff.Potts(size, 2, couplings="agree"), 1.3, x)
 
 
+@pytest.mark.slow
 def test_good_fits_of_the_same_models_are_left_in_peace():
     x = ff.Potts(12, 3, couplings="agree").sample(np.random.default_rng(0).normal(0, 0.2, 102), 300, random_state=0)
     assert runaway(ff.fit(ff.Potts(12, 3, couplings="agree"), x.values, "PL1", sigma2=5.0)) == ""
@@ -380,6 +382,7 @@ def test_the_page_of_a_refined_fit_says_that_its_test_rejects(tmp_path):
     assert ff.load(tmp_path / "fit.ff").specification_test() == fit.specification_test()
 
 
+@pytest.mark.slow
 def test_moments_are_named_by_chance_in_one_of_twenty_fits():
     """Data of the model itself: 120 fits, at most 5% + 5% (two kinds) named; P(more than 24) is below 0.0004."""
     model = ff.BoltzmannMachine(4, biases=True)

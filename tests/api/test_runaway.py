@@ -46,6 +46,7 @@ def test_a_second_mode_with_six_percent_of_the_samples_is_seen():
     assert runaway(ff.fit(model, both, "PL1", fixed=held, check_drift=False)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [40, 1000])
 def test_fields_with_the_distribution_of_the_data_pass(n):
     """By construction 0.0027 of them get a warning at most: two or more of 20 with a chance of less than 0.0014."""

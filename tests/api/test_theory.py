@@ -108,9 +108,8 @@ def test_maximum_likelihood_relative_to_itself_has_no_noise(policy, formula):
     np.testing.assert_allclose(simulated.covariance, exact.covariance, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "policy", ["PL1", *(pytest.param(p, marks=pytest.mark.slow) for p in ("PL1@0.5 + 0.3*FL", "0.4*PL2/row"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["PL1", "PL1@0.5 + 0.3*FL", "0.4*PL2/row"])
 def test_draws_make_nothing_more_accurate_than_maximum_likelihood(policy):
     """Also with few draws and near independence, where a policy is nearly as accurate, and without bias (|z| < 4)."""
     near = 0.05 * np.asarray(THETA)

@@ -148,6 +148,7 @@ def test_cross_validation_with_importance_weights_is_what_it_says():
     assert scaled[["nll", "std_error"]].tolist() == pytest.approx(line[["nll", "std_error"]].tolist(), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refit", [False, True])
 def test_goodness_of_fit_of_counts_is_that_of_repeated_rows(refit):
     counted = ff.fit(BIASED, ROWS, "PL1", sample_weight=COUNTS, weight_kind="counts", tol=1e-11)

@@ -34,6 +34,7 @@ def test_the_meat_is_the_sum_over_pairs_of_sites():
         np.testing.assert_allclose(found.matrix, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_independent_sites_have_the_sandwich_of_logistic_regression():
     random = np.random.default_rng(1)
     z = random.normal(size=(500, 2))
@@ -63,6 +64,7 @@ def test_one_sample_says_which_errors_it_has():
         fit.standard_errors("windows")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_models_without_located_components_have_them_too():
     machine = ff.BoltzmannMachine.grid(20, 20, tied=True, biases=True, states=(-1, 1))
     field = ff.TiedField.grid(20, 20, states=(-1, 1), coupling="product")

@@ -170,6 +170,7 @@ def test_development_data_stop_the_fit_and_a_model_starts_another(run, train, mo
     assert again["iterations"] < 3
 
 
+@pytest.mark.slow
 def test_predict_and_evaluate_start_without_the_packages_of_estimators(model, train):
     for command in ("predict", "evaluate"):
         code = (

@@ -110,6 +110,7 @@ def test_a_column_that_looks_like_a_group_label_is_named(run, tmp_path):
     assert "use --leave-out Study_arm." in ran.err
 
 
+@pytest.mark.slow
 def test_columns_are_left_out_wherever_a_table_is_read(run, tmp_path):
     random = np.random.default_rng(0)
     rows = np.column_stack([np.arange(100, 160), random.integers(0, 2, (60, 3)), random.integers(1, 3, 60)])
@@ -414,6 +415,7 @@ def test_a_field_that_runs_away_is_told_once(run, votes, monkeypatch, tmp_path):
         assert (ran.out + ran.err).count("The field runs away.") == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early_is_no_error(saved):
     command = f"{sys.executable} -m fieldfit sample {saved} -n 20000 | head -n 1"
     ran = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
@@ -454,6 +456,7 @@ def test_l1_is_on_couplings_only(run, votes):
     assert all((entry["estimate"] == 0) == (":" in entry["name"]) for entry in tables)
 
 
+@pytest.mark.slow
 def test_the_shell_completes_models_and_options():
     for words, place, expected in (("fieldfit fit po", 2, "potts"), ("fieldfit fit potts --si", 3, "--sigma2")):
         asked = {**os.environ, "_FIELDFIT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)}

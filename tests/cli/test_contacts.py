@@ -54,6 +54,7 @@ def test_files(run, family, tmp_path):
     assert (out / "contacts.csv").read_text().startswith("i,j,column_i,column_j,norm,score,distance\n")
 
 
+@pytest.mark.slow
 def test_commands_on_the_saved_fit_read_the_alignment(run, family, tmp_path):
     path, out = family[0], tmp_path / "out"
     options = ("--alphabet", "rna", "--penalty", "ccmpred", "--focus", "s3", "--identity", 0.9, "--threads", 1)

@@ -49,6 +49,7 @@ def test_json_without_groups(run, table):
     assert len(network["nodes"]) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["weight", "mean"])
 def test_a_column_of_groups_replaces_no_result(run, table, tmp_path, name):
     pd.read_csv(table).rename(columns={"group": name}).to_csv(table, index=False)

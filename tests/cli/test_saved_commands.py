@@ -99,6 +99,7 @@ def test_hypotheses(run, refused, nested):
     assert "where a number or a parameter should be" in refused("test", nested[0], "b:d==much")
 
 
+@pytest.mark.slow
 def test_check_and_validate(run, refused, nested, votes):
     ran = run("check", nested[1], votes, "--simulated", 19)
     assert narrow(ran.out)
@@ -114,6 +115,7 @@ def test_check_and_validate(run, refused, nested, votes):
     assert "--sigma2" in refused("validate", nested[0], votes, "--sigma2", "much")
 
 
+@pytest.mark.slow
 def test_discoveries_and_coefficients_are_shown(run, nested, tmp_path):
     ran = run("show", nested[0], "--fdr", 0.05)
     assert narrow(ran.out)
@@ -160,6 +162,7 @@ def test_the_picture_has_the_chosen_parameters(run, nested, tmp_path):
     assert "c:d" not in drawn
 
 
+@pytest.mark.slow
 def test_a_file_without_standard_errors_says_how_to_get_them(run, refused, tmp_path):
     x = np.random.default_rng(0).integers(0, 2, (60, 46))
     ff.fit(ff.BoltzmannMachine(46), x, "PL1", sigma2=1).save(tmp_path / "wide.ff")
@@ -229,6 +232,7 @@ def test_a_wald_test_with_few_samples_has_a_caution(run, tmp_path):
     assert run("test", saved, "a:b", "--json").json["caution"] == in_options(told)
 
 
+@pytest.mark.slow
 def test_hypotheses_with_a_simulated_law(run, refused, nested, votes):
     fit = ff.load(nested[0], votes)
     simulated = ("--data", votes, "--simulated", 9, "--seed", 3, "--json")

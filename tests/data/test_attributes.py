@@ -66,6 +66,7 @@ nested = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.dictionaries(short, nested, max_size=4), max_size=3))
 def test_the_same_as_python_crfsuite_itself(items):

@@ -373,6 +373,7 @@ def bomb(path, claimed: int, real: int):
         path.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claimed", "real", "message"),
     [

@@ -186,6 +186,7 @@ def train(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["crf", "boltzmann-chain"])
 def test_the_commands(train, tmp_path, monkeypatch, capsys, kind):
     from contextlib import contextmanager

@@ -57,6 +57,7 @@ def test_gibbs_draws_take_over_where_the_graph_is_wide(field):
     np.testing.assert_allclose(drawn, exact, atol=0.12)
 
 
+@pytest.mark.slow
 def test_another_graph_and_three_classes():
     random = np.random.default_rng(2)
     X = random.normal(size=(200, 2))

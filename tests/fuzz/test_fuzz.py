@@ -89,6 +89,7 @@ def test_a_run_that_follows_coverage(tmp_path):
         targets.accepted(by_name[names[(data[0] if data else 0) % len(names)]], data[1:])
 
 
+@pytest.mark.slow
 def test_the_command_runs_cases_in_processes_of_its_own():
     command = [sys.executable, "-m", "tests.fuzz", "--target", "template", "--cases", "20", "--jobs", "2"]
     ran = subprocess.run(

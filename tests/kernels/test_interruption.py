@@ -65,7 +65,7 @@ def test_signals_are_handled_while_a_problem_is_evaluated(make):
     assert max(places.values()) > 1
 
 
-@pytest.mark.parametrize("make", [fields, triples])
+@pytest.mark.parametrize("make", [pytest.param(fields, marks=pytest.mark.slow), triples])
 def test_one_evaluation_is_interrupted(handler, make):
     problem, theta = make()
     with ff.use_threads(2):
@@ -104,6 +104,7 @@ def test_signals_are_handled_while_potts_blocks_are_evaluated(method):
     assert max(places.values()) > 1
 
 
+@pytest.mark.slow
 def test_one_evaluation_of_potts_blocks_is_interrupted(handler):
     problem, theta = potts_blocks()
     signal.setitimer(signal.ITIMER_REAL, 0.03)

@@ -46,6 +46,7 @@ assert np.array_equal(run(small), before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a limit on memory and /proc")
 @pytest.mark.skipif(
     "asan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer ends a process without memory"

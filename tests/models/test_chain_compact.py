@@ -1,6 +1,7 @@
 """Chains that list the features of a sequence when they need them: the sums of those with lists of all tokens."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -118,9 +119,13 @@ def test_long_sequences_with_many_labels_are_those_of_single_sequences(pairs, la
     np.testing.assert_allclose(gradient, np.sum([part for _, part in parts], axis=0), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("pairs", ["all", "observed"])
-@pytest.mark.parametrize("valued", [False, True])
-@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize(
+    ("pairs", "valued", "compact"),
+    [
+        pytest.param(pairs, valued, compact, marks=() if valued == compact == (pairs == "all") else pytest.mark.slow)
+        for pairs, valued, compact in product(("all", "observed"), (False, True), (False, True))
+    ],
+)
 def test_ranges_of_features_that_are_summed_side_by_side_change_no_bit(pairs, valued, compact, monkeypatch):
     """Enough data for six chunks and more: six threads sum three ranges of features side by side."""
     monkeypatch.setattr("fieldfit.models.chain_problem.BLOCK_TOKENS", 800)

@@ -124,6 +124,7 @@ def fitted(data, model, threads=None, **options):
         return ff.fit(model, data, "FL", sigma2=1.0, method="sgd", **options)
 
 
+@pytest.mark.slow
 def test_a_fit_ends_near_the_optimum_whatever_the_threads():
     data = random_sequences(1500, 4, 40, seed=8, longest=12)
     model = ff.ChainCRF(4, 40).observe(data)

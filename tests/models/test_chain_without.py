@@ -121,7 +121,7 @@ def sentences() -> Sequences:
 
 
 @pytest.mark.parametrize("pairs", ["observed", "all"])
-@pytest.mark.parametrize("l1", [0.3, 1.0])
+@pytest.mark.parametrize("l1", [pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 def test_a_fit_has_the_same_optimum(pairs, l1, monkeypatch):
     data = sentences()
     model = ff.ChainCRF(K, data.n_features, pairs=pairs).observe(data)
@@ -148,6 +148,7 @@ def test_a_fit_has_the_same_optimum(pairs, l1, monkeypatch):
     assert np.abs(gradient[zero]).max() <= l1 + scale
 
 
+@pytest.mark.slow
 def test_every_optimality_condition_holds_by_enumeration(monkeypatch):
     """The subgradient conditions of a fit that left weights out, with a likelihood that lists every label sequence."""
     data = random_sequences(12, (3, 4, 2, 5, 1, 4, 3, 2) * 2, n_features=6)
@@ -177,6 +178,7 @@ def test_every_optimality_condition_holds_by_enumeration(monkeypatch):
     assert np.abs(gradient[zero]).max() <= 1.5 + 1e-6
 
 
+@pytest.mark.slow
 def test_one_thread_and_two_have_the_same_bits(monkeypatch):
     monkeypatch.setattr(working_set, "_MANY_COORDINATES", 100)
     data = sentences()

@@ -130,6 +130,7 @@ def test_one_thread_equals_three_in_several_chunks(text: str) -> None:
     np.testing.assert_allclose(fast.value_grad(theta)[1], slow.value_grad(theta)[1], rtol=1e-10, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_fit_by_blocks_uses_the_kernel_and_finds_the_same_optimum() -> None:
     model = ff.Potts(8, 6)
     random = np.random.default_rng(1)

@@ -188,6 +188,7 @@ def test_not_a_number_is_not_hidden() -> None:
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_which_problems_use_the_kernel() -> None:
     complete = ff.Potts(100, 21)
     assert worth_a_kernel(5000, 100, 21, complete.edge_array)
@@ -222,6 +223,7 @@ def test_shared_sums_take_no_gigabytes() -> None:
     assert isinstance(problem, PottsBlocksProblem)
 
 
+@pytest.mark.slow
 def test_a_fit_by_the_kernel_is_that_of_the_general_engine() -> None:
     model = ff.Potts(10, 6, couplings="agree")
     random = np.random.default_rng(4)

@@ -65,7 +65,7 @@ def test_a_tied_grid_is_the_tied_boltzmann_machine():
     np.testing.assert_allclose(ff.fit(field, x, "PL1", tol=1e-9).theta, [2 * bias, horizontal, vertical], atol=1e-6)
 
 
-@pytest.mark.parametrize("states", [2, 3])
+@pytest.mark.parametrize("states", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_without_edges_it_is_logistic_regression(states):
     random = np.random.default_rng(3)
     z = random.normal(size=(300, 2))

@@ -1,6 +1,7 @@
 """Orthant-wise steps: they descend, stay in their orthant, and hand over."""
 
 import numpy as np
+import pytest
 
 from fieldfit.optim.memory import Memory
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
@@ -85,6 +86,7 @@ class Kept:
         self.last = state()
 
 
+@pytest.mark.slow
 def test_a_descent_goes_on_between_orthant_wise_steps_with_the_same_bits():
     random = np.random.default_rng(4)
     A, b = random.normal(size=(80, 40)) * np.geomspace(0.1, 3.0, 40), random.normal(size=80)

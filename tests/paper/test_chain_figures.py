@@ -393,6 +393,7 @@ def test_sentiment_documents(tmp_path):
         read_documents(path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_DATA, reason="needs FIELDFIT_DATA")
 def test_conll_counts_and_folds():
     chain_data.cache_clear()

@@ -36,6 +36,7 @@ def test_a_budget_without_a_unit_is_in_seconds(text):
     assert parse_seconds(text) == pytest.approx(10.0)
 
 
+@pytest.mark.slow
 def test_a_budget_without_a_unit_on_the_command_line(five, tmp_path, capsys):
     path = tmp_path / "data.csv"
     np.savetxt(path, five[2][:300], fmt="%d", delimiter=",", header="a,b,c,d,e", comments="")
@@ -172,6 +173,7 @@ def test_all_of_the_data_is_not_called_a_part_of_it(five):
     assert "PL1/row" not in set(plan.table["policy"])
 
 
+@pytest.mark.slow
 def test_the_search_counts_the_runs_that_it_made(five, monkeypatch):
     """Where time allows one joint optimum only, its seconds are not taken for a quarter of what they are."""
     model, _, x = five
@@ -221,6 +223,7 @@ def test_a_variance_below_that_of_maximum_likelihood_is_no_promise(five):
     assert "Variances below" not in replace(plan, candidates=(full,), best_candidate=full).explain()
 
 
+@pytest.mark.slow
 def test_a_busy_machine_changes_neither_what_a_survey_compares_nor_what_it_spends(five, monkeypatch):
     """The wall clock moves on by an hour with each reading: only CPU seconds count."""
     model, _, x = five

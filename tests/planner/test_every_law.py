@@ -93,6 +93,7 @@ def test_every_example_of_every_law_agrees_with_the_theory(five):
     assert (columns(plan, "flops") > 0).all()
 
 
+@pytest.mark.slow
 def test_laws_are_mixed_with_others(five):
     model, _, x = five
     texts = ["PL1 + Multinomial(0.5*PL2@0.3 + 0.5*FL)", "0.3*FL@0.2 + Unless(0.2*PL2/row, PL1)"]

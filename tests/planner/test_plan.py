@@ -130,6 +130,7 @@ def test_subsampled_data_pay_in_variance(five):
     assert table.loc["0.5*PL1", "variance"] < 2 * table.loc["PL1", "variance"]
 
 
+@pytest.mark.slow
 def test_frontier_is_what_nothing_beats(five):
     model, _, x = five
     plan = ff.plan(model, x, flops=2e7)
@@ -298,6 +299,7 @@ def test_pictures_and_page(five, tmp_path):
     assert "://" not in page
 
 
+@pytest.mark.slow
 def test_the_page_of_a_plan_names_its_penalty_seed_and_command():
     model = ff.BoltzmannMachine(3)
     x = model.sample([1.0, -1.0, 0.5], 200, random_state=0).values

@@ -72,6 +72,7 @@ def test_the_pilot_takes_a_small_part_of_a_budget_in_flops(plan, flops):
     assert found.best_candidate.cost + found.spent <= flops
 
 
+@pytest.mark.slow
 def test_plain_policies_are_in_every_table(plan):
     table = plan[2].plain_table(6)
     shown = {str(row[0]).lstrip("→• ") for row in table.rows}

@@ -208,6 +208,7 @@ def test_steps_of_a_fit_that_was_not_tried_are_counted_on_an_expansion(grid):
     assert taken.count / 2.5 < counted.count < 2.5 * taken.count
 
 
+@pytest.mark.slow
 def test_a_larger_distance_without_further_conditions_is_not_mentioned():
     model = ff.BoltzmannMachine(5)
     x = model.sample(np.full(10, 0.3), 300, random_state=0).values

@@ -19,6 +19,7 @@ def samples(n, together):
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [800, 6000])  # all samples in the pilot, and a third of them
 def test_samples_that_separate_are_named_and_second_stages_left_out(n):
     x = samples(n, 0)

@@ -18,6 +18,7 @@ def field():
     return model, 0.7 * np.random.default_rng(5).normal(size=model.n_parameters)
 
 
+@pytest.mark.slow
 def test_variances_agree_with_theory(field):
     """The squared error of a bread from a few hundred samples would add several percent."""
     model, theta = field
@@ -31,6 +32,7 @@ def test_variances_agree_with_theory(field):
         assert abs(found["variance"] / exact - 1) < 4 * found["error"] + 0.002
 
 
+@pytest.mark.slow
 def test_expensive_hessians_are_controlled_by_cheap_ones(field):
     """Breads from 100 of 4,000 samples, with PL1's as control variate, against sums over all states."""
     model, theta = field

@@ -68,6 +68,7 @@ def test_copies_of_a_sequence_do_not_make_errors_smaller() -> None:
     np.testing.assert_allclose(second["standard_error"], first["standard_error"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_coupling_takes_few_products(fitted: proteins.FamilyFit, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the kernel and by products, as for a real family; the errors are those of the matrices."""
     expected = fitted.strongest_couplings(4)
@@ -301,6 +302,7 @@ def test_the_lines_on_the_page_of_a_family_run(options, tmp_path, monkeypatch):
     np.testing.assert_allclose(names["family"].contact_scores, fitted.contact_scores, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_saved_family_comes_back_with_its_alignment(tmp_path):
     random = np.random.default_rng(0)
     lines = ["".join(random.choice(list("-ACGU"), 9)) for _ in range(60)]

@@ -197,6 +197,7 @@ def test_weights_that_draws_do_not_support_are_the_first_stages() -> None:
     assert many.predicted < many.first
 
 
+@pytest.mark.slow
 def test_plans_summaries_and_theory_have_one_criterion() -> None:
     model = ff.BoltzmannMachine.grid(3, 3)
     x = model.sample(np.resize([0.8, -0.8], 12), 1000, random_state=0).values

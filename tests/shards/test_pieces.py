@@ -273,6 +273,7 @@ def test_bad_tables_name_their_block(tmp_path):
         make_shards(TextTable(tmp_path / "none.csv"), tmp_path / "v", rows=2)
 
 
+@pytest.mark.slow
 def test_the_command_line_makes_shards_and_fits_them(text, whole, tmp_path):
     from fieldfit.cli.app import run
 

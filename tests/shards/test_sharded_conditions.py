@@ -178,6 +178,7 @@ def test_control_variates_and_draws_are_those_of_one_machine(frame, files, secon
     np.testing.assert_allclose(pieces.influence(rows=[0, 500]), whole.influence(rows=[0, 500]), atol=1e-7)
 
 
+@pytest.mark.slow
 def test_model_based_errors_are_simulated_where_the_samples_are(frame, files, monkeypatch):
     monkeypatch.setattr("fieldfit.asymptotics.expectations.MOST_ENUMERATED_STATES", 3)
     fits = [
