@@ -88,14 +88,17 @@ def use_threads(count: int | None) -> Iterator[None]:
 
 @contextmanager
 def interrupts_for_this_process() -> Iterator[None]:
-    """Start processes in this block: Ctrl-C in a terminal then comes to this process alone, which ends them.
+    """Start joblib's processes in this block: Ctrl-C in a terminal then comes to this process alone, which ends them.
 
     A terminal sends it to all of them. They would print tracebacks, of their imports for example. It waits for the end of
-    the block; processes inherit that it waits.
+    the block; processes inherit that it waits. The trackers of shared memory are started before it: their start would let
+    it through again.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    for tracker in ("multiprocessing.resource_tracker", "joblib.externals.loky.backend.resource_tracker"):
+        import_module(tracker).ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -127,6 +127,24 @@ sys.exit(main())
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs the signals of a process as text")
+def test_worker_processes_do_not_get_the_interrupt_of_a_terminal():
+    code = """
+import joblib
+from fieldfit.threads import interrupts_for_this_process
+
+def waits(number):
+    masks = [line.split()[1] for line in open("/proc/self/status") if line.startswith("SigBlk")]
+    return int(masks[0], 16) >> 1 & 1
+
+with interrupts_for_this_process():
+    answers = joblib.Parallel(n_jobs=2, return_as="generator")(joblib.delayed(waits)(each) for each in range(4))
+print(list(answers), waits(0))
+"""
+    ended = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[1, 1, 1, 1] 0\n"
+
+
 def test_outside_of_imports_it_comes_at_once():
     with patient_interrupts() as interrupts, pytest.raises(KeyboardInterrupt):
         press()
