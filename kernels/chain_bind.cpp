@@ -144,11 +144,14 @@ void bind_chain(nb::module_& module) {
              nb::arg("columns").none() = nb::none(), nb::arg("block_tokens") = 0, nb::arg("compact") = false)
         .def(
             "selected",
-            [](const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels) {
-                return std::make_unique<ChainTokens>(whole, keep, pair_ptr, pair_labels);
+            [](const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels,
+               Maybe<int64_t> column_ptr, Maybe<int32_t> columns) {
+                return std::make_unique<ChainTokens>(whole, keep, pair_ptr, pair_labels, column_ptr, columns);
             },
             nb::keep_alive<0, 1>(), nb::kw_only(), nb::arg("keep"), nb::arg("pair_ptr"), nb::arg("pair_labels"),
-            "The same tokens where all state weights but those in `keep` are 0; these are numbered anew.")
+            nb::arg("column_ptr").none() = nb::none(), nb::arg("columns").none() = nb::none(),
+            "The same tokens where all state weights but those in `keep`, and all weights of label pairs with features "
+            "but `columns`, are 0; these are numbered anew.")
         .def_prop_ro("padded", [](const ChainTokens& t) { return t.data().padded; })
         .def_prop_ro("n_blocks", [](const ChainTokens& t) { return t.data().n_blocks; })
         .def_prop_ro("n_chunks", [](const ChainTokens& t) { return t.data().n_chunks; })

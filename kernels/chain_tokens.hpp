@@ -94,9 +94,11 @@ class ChainTokens {
     }
 
     // The same tokens where only the state weights `keep` of `whole` are not 0; these are numbered anew, in order.
-    // Their labels are `pair_labels`, by feature at `pair_ptr`. No cold entry is left of features without any. What is
-    // the same is not copied: `whole` has to stay.
-    ChainTokens(const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels)
+    // Their labels are `pair_labels`, by feature at `pair_ptr`. No cold entry is left of features without any. Likewise
+    // `columns` are the label pairs whose weights are not 0, by feature at `column_ptr`; without them no label pair has
+    // a feature. What is the same is not copied: `whole` has to stay.
+    ChainTokens(const ChainTokens& whole, In<uint8_t> keep, In<int64_t> pair_ptr, In<int32_t> pair_labels,
+                Maybe<int64_t> column_ptr, Maybe<int32_t> columns)
         : offsets_(whole.offsets_),
           feature_ptr_(whole.feature_ptr_),
           features_(whole.features_),
@@ -108,8 +110,8 @@ class ChainTokens {
           edge_ptr_(whole.edge_ptr_),
           edge_features_(whole.edge_features_),
           edge_values_(whole.edge_values_),
-          column_ptr_(whole.column_ptr_),
-          columns_(whole.columns_),
+          column_ptr_(column_ptr),
+          columns_(columns),
           scratch_(whole.scratch_),
           data_(whole.data_),
           n_state_(static_cast<int64_t>(pair_labels.shape(0))) {
@@ -119,7 +121,9 @@ class ChainTokens {
         d.pair_ptr = pair_ptr.data();
         d.pair_labels = pair_labels.data();
         check_kept(whole.data_, keep.data());
+        check_kept_columns(whole);
         nb::gil_scoped_release release;
+        select_edges(whole.data_);
         std::vector<double> memory(static_cast<size_t>(list_room(whole.data_)));
         select_hot(whole.data_, memory.data());
         select_cold(whole.data_, keep.data(), memory.data());
@@ -137,6 +141,42 @@ class ChainTokens {
     static constexpr const char* too_many =
         "ChainTokens: more than 2^32 entries of features; split the sequences into shards";
     static constexpr int64_t chunk_tokens = 128;  // of a block, so that several sequences go together
+
+    void check_kept_columns(const ChainTokens& whole) const {
+        need(column_ptr_.has_value() == columns_.has_value(), "ChainTokens: column_ptr and columns go together");
+        if (!columns_) return;
+        need(whole.column_ptr_ && column_ptr_->shape(0) == whole.column_ptr_->shape(0),
+             "ChainTokens: column_ptr needs one entry more than there are features of label pairs");
+        const int64_t n_columns = static_cast<int64_t>(columns_->shape(0));
+        check_pointers(*column_ptr_, static_cast<int64_t>(column_ptr_->shape(0)) - 1, n_columns,
+                       "ChainTokens: column_ptr must rise to columns");
+        check_range(*columns_, 0, data_.padded * data_.padded, "ChainTokens: a column is outside the label pairs");
+    }
+
+    // The features of label pairs that have a column left.
+    void select_edges(const ChainData& whole) {
+        ChainData& d = data_;
+        d.n_columns = columns_ ? static_cast<int64_t>(columns_->shape(0)) : 0;
+        d.column_ptr = pointer(column_ptr_);
+        d.columns = pointer(columns_);
+        if (!columns_) {
+            d.edge_ptr = nullptr;
+            return;
+        }
+        kept_edge_ptr_.assign(1, 0);
+        for (int64_t t = 0; t < d.n_tokens; ++t) {
+            for (int64_t q = whole.edge_ptr[t]; q < whole.edge_ptr[t + 1]; ++q) {
+                const int32_t f = whole.edge_features[q];
+                if (d.column_ptr[f] == d.column_ptr[f + 1]) continue;
+                kept_edge_features_.push_back(f);
+                if (whole.edge_values) kept_edge_values_.push_back(whole.edge_values[q]);
+            }
+            kept_edge_ptr_.push_back(static_cast<int64_t>(kept_edge_features_.size()));
+        }
+        d.edge_ptr = kept_edge_ptr_.data();
+        d.edge_features = kept_edge_features_.data();
+        if (whole.edge_values) d.edge_values = kept_edge_values_.data();
+    }
 
     // Blocks and chunks of about equal numbers of tokens, whatever the threads. The sums of all chunks take memory in
     // proportion to the data, within limits; the residuals of a block (`block_tokens`, if that is given; several
@@ -458,6 +498,9 @@ class ChainTokens {
     Maybe<uint8_t> active_;
     Maybe<int64_t> pair_ptr_;
     Maybe<int32_t> pair_labels_;
+    std::vector<int64_t> kept_edge_ptr_;
+    std::vector<int32_t> kept_edge_features_;
+    std::vector<double> kept_edge_values_;
     Maybe<int64_t> edge_ptr_;
     Maybe<int32_t> edge_features_;
     Maybe<double> edge_values_;

@@ -70,9 +70,13 @@ class ChainTokens:
         keep: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
         pair_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         pair_labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        column_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
+        columns: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None = None,
     ) -> ChainTokens:
         """
-        The same tokens where all state weights but those in `keep` are 0; these are numbered anew.
+        The same tokens where all state weights but those in `keep`, and all weights of label pairs with features but `columns`, are 0; these are numbered anew.
         """
 
     @property

@@ -1,6 +1,7 @@
 """Chains without weights that are 0: the same value, and the same derivatives of the weights that remain."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,8 @@ def sparse(model, seed, share):
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=model.n_parameters)
     at_zero = rng.random(model.n_parameters) < share
-    at_zero[model.layout.n_state :] = False
+    state, _, _, end, last = model.layout.bounds
+    at_zero[state:end] = at_zero[last:] = False  # transitions, first and last labels, label triples
     theta[at_zero] = 0.0
     return theta, at_zero
 
@@ -107,6 +109,54 @@ def test_lists_that_do_not_belong_to_the_weights_are_refused():
             tokens.selected(keep=keep, pair_ptr=pointer, pair_labels=np.array(labels, np.int32))
     with pytest.raises(ValueError, match="one entry a state weight"):
         tokens.selected(keep=keep[1:], pair_ptr=pointer, pair_labels=np.array([1, 1], np.int32))
+
+
+def test_label_pairs_that_do_not_belong_to_the_features_are_refused():
+    data = random_sequences(6)
+    given: dict[bool, tuple[Any, dict[str, Any]]] = {}
+    for label_pairs in (False, True):
+        model = ff.ChainCRF(K, data.n_features, pairs="all", label_pairs=label_pairs).observe(data)
+        tokens = ChainProblem(model.layout, data, (plain(0),)).tokens
+        state = np.ones(model.layout.n_state, dtype=bool)
+        kept = model.layout.selected(state, np.ones(model.layout.n_columns, dtype=bool))
+        given[label_pairs] = (
+            tokens,
+            {
+                "keep": state.view(np.uint8),
+                "pair_ptr": kept.pair_ptr,
+                "pair_labels": kept.pair_labels,
+                "column_ptr": kept.column_ptr,
+                "columns": kept.kernel_columns,
+            },
+        )
+    (plain_tokens, _), (tokens, lists) = given[False], given[True]
+    tokens.selected(**lists)
+    with pytest.raises(ValueError, match="features of label pairs"):
+        plain_tokens.selected(**lists)
+    with pytest.raises(ValueError, match="features of label pairs"):
+        tokens.selected(**lists | {"column_ptr": lists["column_ptr"][:-1]})
+    with pytest.raises(ValueError, match="must rise to columns"):
+        tokens.selected(**lists | {"columns": lists["columns"][:-1]})
+    with pytest.raises(ValueError, match="go together"):
+        tokens.selected(**lists | {"columns": None})
+    with pytest.raises(ValueError, match="outside the label pairs"):
+        tokens.selected(**lists | {"columns": lists["columns"] + tokens.padded**2})
+
+
+@pytest.mark.parametrize("chosen", [slice(None), slice(0, 1), slice(0, 0)])
+def test_few_label_pairs_with_features(chosen):
+    data = random_sequences(3, LONG, n_features=30, valued=True)
+    model = ff.ChainCRF(K, data.n_features, label_pairs=True).observe(data)
+    end, last = model.layout.bounds[3:]
+    at_zero = np.zeros(model.n_parameters, dtype=bool)
+    at_zero[end:last] = True
+    at_zero[np.arange(end, last)[chosen]] = False
+    theta = np.where(at_zero, 0.0, np.random.default_rng(2).normal(size=model.n_parameters))
+    problem = ChainProblem(model.layout, data, (plain(0),))
+    compare(problem, theta, at_zero)
+    part = problem.without(at_zero)
+    assert part is not None
+    assert part[1].size == (~at_zero).sum()
 
 
 def sentences() -> Sequences:

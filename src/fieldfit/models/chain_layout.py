@@ -105,15 +105,25 @@ class ChainLayout:
         rows, columns = np.divmod(self.transition_pairs, self.n_labels)
         return rows * self.padded + columns
 
-    def selected(self, keep: BoolArray) -> ChainLayout:
-        """The layout with the state weights ``keep`` (n_state,) and all others; the former are listed by feature."""
+    def selected(self, keep: BoolArray, keep_columns: BoolArray) -> ChainLayout:
+        """The layout with the state weights ``keep``, the label pairs with features ``keep_columns`` and all others."""
         if self.pair_ptr is None or self.pair_labels is None:
             rows = keep.reshape(self.n_features, self.n_labels)
             counts, labels = np.count_nonzero(rows, axis=1), np.nonzero(rows)[1].astype(np.int32)
         else:
             counts = np.diff(np.concatenate(([0], np.cumsum(keep)))[self.pair_ptr])
             labels = np.ascontiguousarray(self.pair_labels[keep])
-        return replace(self, pair_ptr=np.concatenate(([0], np.cumsum(counts))), pair_labels=labels)
+        column_ptr = column_pairs = None
+        if self.column_ptr is not None and self.column_pairs is not None and keep_columns.any():
+            column_ptr = np.concatenate(([0], np.cumsum(keep_columns)))[self.column_ptr]
+            column_pairs = self.column_pairs[keep_columns]
+        return replace(
+            self,
+            pair_ptr=np.concatenate(([0], np.cumsum(counts))),
+            pair_labels=labels,
+            column_ptr=column_ptr,
+            column_pairs=column_pairs,
+        )
 
     def kernel_pairs(self) -> tuple[IntArray | None, Int32Array | None]:
         """``pair_ptr`` and ``pair_labels`` for the kernels; they need lists if there is one label only."""

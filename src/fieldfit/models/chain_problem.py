@@ -191,18 +191,29 @@ class ChainProblem(Problem):
         return other
 
     def without(self, zeros: BoolArray) -> tuple[Problem, IntArray] | None:
-        """The chain without the state weights in ``zeros`` (r,): their features are neither gathered nor summed."""
+        """The chain without the state and label-pair weights in ``zeros`` (r,), whose features are not read."""
         layout = self.layout
-        keep = ~zeros[: layout.n_state]
-        kept = layout.selected(keep)
+        end, last = layout.bounds[3:]
+        keep, keep_columns = ~zeros[: layout.n_state], ~zeros[end:last]
+        kept = layout.selected(keep, keep_columns)
         other = copy(self)
         other.layout, other.n_parameters = kept, kept.n_parameters
         assert kept.pair_ptr is not None
         assert kept.pair_labels is not None
         other.tokens = self.tokens.selected(
-            keep=keep.view(np.uint8), pair_ptr=kept.pair_ptr, pair_labels=kept.pair_labels
+            keep=keep.view(np.uint8),
+            pair_ptr=kept.pair_ptr,
+            pair_labels=kept.pair_labels,
+            column_ptr=kept.column_ptr,
+            columns=kept.kernel_columns,
         )
-        return other, np.concatenate((np.flatnonzero(keep), np.arange(layout.n_state, layout.n_parameters)))
+        places = (
+            np.flatnonzero(keep),
+            np.arange(layout.n_state, end),
+            end + np.flatnonzero(keep_columns),
+            np.arange(last, layout.n_parameters),
+        )
+        return other, np.concatenate(places)
 
     @property
     def used(self) -> tuple[Windows, ...]:
