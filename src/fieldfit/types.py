@@ -89,5 +89,9 @@ class FewSamplesWarning(FieldfitWarning):
     """There are few samples for each parameter, so that p-values of large samples are too small."""
 
 
+class StrongPenaltyWarning(FieldfitWarning):
+    """A penalty is so strong that one step does not remove its shrinkage, and debiased intervals miss θ₀."""
+
+
 class RunawayWarning(FieldfitWarning):
     """Simulated samples of the fitted model leave the data."""

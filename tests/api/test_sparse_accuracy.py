@@ -57,6 +57,7 @@ def test_a_function_of_zeros_and_others_takes_the_zeros_for_fixed():
     assert both.standard_error == pytest.approx(FIT.functional(other).standard_error)
 
 
+@pytest.mark.filterwarnings("ignore::fieldfit.types.StrongPenaltyWarning")
 def test_the_debiased_estimate_has_intervals_for_the_zeros_too():
     assert np.isfinite(FIT.debiased().standard_errors()).all()
     name = MODEL.parameter_names[int(np.flatnonzero(ZEROS)[0])]

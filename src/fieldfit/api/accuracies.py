@@ -11,7 +11,6 @@ from typing import Literal
 
 import numpy as np
 
-from fieldfit.api.prepare import Prepared
 from fieldfit.api.state import FitState
 from fieldfit.asymptotics import (
     Accuracy,
@@ -25,8 +24,8 @@ from fieldfit.asymptotics import (
     Solved,
     robust_moments,
 )
-from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
-from fieldfit.asymptotics.debiased import DebiasedBread, PenalisedStart, debiased_moments
+from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS, penalised_inverse
+from fieldfit.asymptotics.debiased import Curvature, DebiasedBread, PenalisedStart, debiased_moments
 from fieldfit.asymptotics.expectations import Estimated, information_identity, model_moments, simulated_problems
 from fieldfit.asymptotics.meat import mean_score
 from fieldfit.asymptotics.spatial import spatial_meat
@@ -89,20 +88,29 @@ def accuracy_with(fit: FitState, variance: ScoreVariance) -> Accuracy:
     if not fits_matrices(fit):
         method = "the data, by conjugate gradients"
         if fit.step_from is not None:
-            return _debiased_by_products(fit, fit.step_from, variance, method)
+            return _debiased_by_products(fit, fit.step_from, [problem], variance, method)
         return implicit_accuracy(fit, [problem], variance, method)
     bread, meat = robust_moments(problem, fit.theta, variance)
-    moments = Moments(bread, meat, dataset.total_weight, "the data")
-    if fit.step_from is not None:
-        at_start = mean_bread(fit.needed, fit.step_from.theta)
-        moments = debiased_moments(at_start, moments, fit.step_from, fit.model.feature_units)
-    return DenseAccuracy(moments, fit.penalty.precision, fit.active, fit.model.feature_units)
+    return _dense_accuracy(fit, Moments(bread, meat, dataset.total_weight, "the data"))
 
 
-def mean_bread(prepared: Prepared, theta: FloatArray) -> FloatArray:
-    """H/N at ``theta``, without the penalty (r, r)."""
+def _dense_accuracy(fit: FitState, moments: Moments) -> DenseAccuracy:
+    """The accuracy from bread and meat at the estimate, which may be one Newton step from a penalised one."""
+    start, units = fit.step_from, fit.model.feature_units
+    if start is None:
+        return DenseAccuracy(moments, fit.penalty.precision, fit.active, units)
+    curvature = start.curvature or curvature_at(fit, start.theta)
+    moments = debiased_moments(curvature.matrix, moments, start, units)
+    return DenseAccuracy(moments, fit.penalty.precision, fit.active, units, curvature.inverse)
+
+
+def curvature_at(unpenalised: FitState, theta: FloatArray) -> Curvature:
+    """H/N of the data at ``theta`` with its inverse, over the free parameters of a fit without a penalty."""
+    prepared = unpenalised.needed
     dataset = prepared.dataset
-    return -prepared.problem.hessian_matrix(theta, dataset.sample_weight) / dataset.total_weight
+    matrix = -prepared.problem.hessian_matrix(theta, dataset.sample_weight) / dataset.total_weight
+    none = np.zeros(len(theta))
+    return Curvature(matrix, penalised_inverse(matrix, none, unpenalised.free, unpenalised.model.feature_units))
 
 
 def spatial_accuracy(fit: FitState, bandwidth: int | None = None) -> DenseAccuracy:
@@ -139,19 +147,19 @@ def model_accuracy(fit: FitState, robust_of: Callable[[], Accuracy]) -> Accuracy
     if fit.refined and fit.refinement is not None:
         return fit.refinement.needed.model_accuracy(fit.counts, fit.active, fit.model.feature_units)
     if fits_matrices(fit):
-        return DenseAccuracy(
-            model_moments(estimated(fit)), fit.penalty.precision, fit.active, fit.model.feature_units
-        )
+        return _dense_accuracy(fit, model_moments(estimated(fit)))
     identity = information_identity(estimated(fit))
     if identity is not None:
-        method = "the information identity, by conjugate gradients"
-        # The same bread as that of robust errors, whose solutions are shared, but for a debiased estimate.
-        plain = fit.step_from is None
-        robust = robust_of() if plain else implicit_accuracy(fit, [fit.needed.problem], independent(fit), method)
+        # The same bread as that of robust errors, whose solutions are shared.
+        robust = robust_of()
         assert isinstance(robust, ImplicitAccuracy)
+        method = "the information identity, by conjugate gradients"
         return ImplicitAccuracy(robust.bread, robust.problems, independent(fit), method, identity)
     method = f"{_SIMULATED_DATASETS} simulated datasets, by conjugate gradients"
-    return implicit_accuracy(fit, simulated_problems(estimated(fit), _SIMULATED_DATASETS), independent(fit), method)
+    problems = simulated_problems(estimated(fit), _SIMULATED_DATASETS)
+    if fit.step_from is not None:
+        return _debiased_by_products(fit, fit.step_from, problems, independent(fit), method)
+    return implicit_accuracy(fit, problems, independent(fit), method)
 
 
 def estimated(fit: FitState) -> Estimated:
@@ -185,12 +193,11 @@ def implicit_accuracy(
 
 
 def _debiased_by_products(
-    fit: FitState, start: PenalisedStart, variance: ScoreVariance, method: str
+    fit: FitState, start: PenalisedStart, problems: Sequence[Problem], variance: ScoreVariance, method: str
 ) -> ImplicitAccuracy:
-    """Accuracy of one Newton step from a penalised estimate, by products."""
-    problems = [fit.needed.problem]
-    at_start = _bread_by_products(fit, problems, start.theta, fit.penalty.precision, fit.free)
-    at_step = _bread_by_products(fit, problems, fit.theta, start.precision, start.active)
+    """Accuracy of one Newton step from a penalised estimate, by products: H of the data, the rest of ``problems``."""
+    at_start = _bread_by_products(fit, [fit.needed.problem], start.theta, fit.penalty.precision, fit.free)
+    at_step = _bread_by_products(fit, problems[:2], fit.theta, start.precision, start.active)
     return ImplicitAccuracy(DebiasedBread(at_start, at_step), problems, variance, method)
 
 

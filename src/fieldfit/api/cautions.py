@@ -1,4 +1,4 @@
-"""Cautions about standard errors: few samples, no spread, a strong penalty, simulated matrices."""
+"""Cautions about standard errors: few samples, no spread, a strong penalty, a long debiasing step, simulated matrices."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FEWEST_GROUPS = 30
 #: Shift of the estimate by the penalty, in standard errors, above which model-based errors do not describe the data.
 LARGEST_PULL = 1.0
+#: Largest second debiasing step, in standard errors.
+LARGEST_REMAINDER = 0.5
 
 
 def few_samples(fit: FitState, kind: Kind) -> str:
@@ -101,6 +103,40 @@ def under_model(fit: FitState, kind: Kind, pull: float) -> str:
             "from the pulled estimate: use kind='robust'"
         )
     return ""
+
+
+def far_step(fit: FitState, errors: FloatArray) -> str:
+    """A clause if the debiasing step of a fit ended too far from the unpenalised estimate, else an empty string.
+
+    ``errors`` (r,) are standard errors. A second step would move θ̃ by its remainder. An interval whose centre is off by
+    half a standard error covers 92% instead of 95%.
+    """
+    if fit.step_from is None:
+        return ""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = np.where(errors > 0, np.abs(fit.step_from.remainder) / errors, 0.0)
+    far = int((sizes > LARGEST_REMAINDER).sum())
+    if not far:
+        return ""
+    what = "1 debiased estimate" if far == 1 else f"{far:,} debiased estimates"
+    return (
+        f"the penalty was too strong for one debiasing step: a second one would move {what} by more than "
+        f"{LARGEST_REMAINDER:g} standard errors (at most {np.nanmax(sizes):.2g}), and intervals may miss θ₀. Use a weaker "
+        "penalty"
+    )
+
+
+def far_step_of(fit: FitState, slope: FloatArray, error: float) -> str:
+    """The same for one function of θ with gradient ``slope``."""
+    if fit.step_from is None or not error > 0:
+        return ""
+    size = abs(float(slope @ fit.step_from.remainder)) / error
+    if not size > LARGEST_REMAINDER:
+        return ""
+    return (
+        f"the penalty was too strong for one debiasing step: a second one would add {size:.2g} standard errors, and the "
+        "interval may miss θ₀"
+    )
 
 
 def pull_of(fit: FitState, accuracy: Accuracy, directions: FloatArray) -> FloatArray:

@@ -302,7 +302,7 @@ def likelihood_ratio(full: Fit, null: Fit) -> HypothesisTest:
         refuse_refined(fit, "A likelihood ratio", "Use a Wald test: fit.wald_test(…).")
     for fit in (full, null):
         _without_penalty(fit, "likelihood-ratio")
-    same_selection = str(full.policy) == str(null.policy) and full.random_state == null.random_state
+    same_selection = full.policy == null.policy and full.random_state == null.random_state
     if not (same_selection and _same_samples(full, null)):
         raise DataError(
             "The two fits differ in more than their parameters: they need the same samples and weights, policy and "

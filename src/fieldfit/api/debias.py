@@ -5,22 +5,24 @@ A penalised estimate is biased towards 0 by (H + P)⁻¹ P θ₀. One Newton ste
     θ̃ = θ̂ + H⁻¹ Σ_i w_i ψ_i(θ̂),
 
 has the limit distribution of the unpenalised estimator, √n(θ̃ − θ₀) → N(0, Υ Σ Υ), as long as the penalty does not
-grow with n. `asymptotics.debiased` has its covariance, also for a penalty that is strong compared with the data.
+grow with n. `asymptotics.debiased` has its covariance, also for a penalty that is strong compared with the data. If the
+penalty is so strong that one step does not come close to the unpenalised estimate, a warning says so.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from fieldfit.api.accuracies import fits_matrices, mean_bread
+from fieldfit.api.accuracies import curvature_at, fits_matrices
+from fieldfit.api.cautions import far_step
 from fieldfit.api.refinement import refuse_refined
-from fieldfit.asymptotics import RangeInverse
-from fieldfit.asymptotics.accuracy import penalised_inverse
-from fieldfit.asymptotics.debiased import PenalisedStart
-from fieldfit.types import FloatArray, ModelError
+from fieldfit.asymptotics.debiased import Curvature, PenalisedStart
+from fieldfit.types import FloatArray, ModelError, StrongPenaltyWarning
+from fieldfit.words import sentence
 
 if TYPE_CHECKING:
     from fieldfit.api.standard_errors import StandardErrors
@@ -37,9 +39,9 @@ def without_penalty(fit: Fitted) -> Fitted:
 
 def debiased(fit: Fitted) -> Fitted:
     """A fit at θ̃ without a penalty."""
-    bread = _bread(without_penalty(fit))
-    if bread is not None and bread.nullity:
-        places = np.flatnonzero(~bread.reached)
+    curvature = _curvature(without_penalty(fit))
+    if curvature is not None and curvature.inverse.nullity:
+        places = np.flatnonzero(~curvature.inverse.reached)
         names = [fit.model.parameter_names[place] for place in places[:10]]
         more = f" and {len(places) - 10} more" if len(places) > 10 else ""
         raise ModelError(
@@ -47,14 +49,19 @@ def debiased(fit: Fitted) -> Fitted:
             f"debiased estimate of θ. Fix parameters until the others are identified (fixed={{name: 0.0}}), or use "
             f"functions of θ that are, fit.functional(…, debias=True)."
         )
-    moved = _moved(fit, bread)
+    moved = _moved(fit, curvature)
     if moved.theta is fit.theta:
         raise ModelError(
             "Without the penalty some parameters are not determined, so there is no debiased estimate of θ. Use "
             "fit.functional(…, debias=True) for functions of θ that are determined."
         )
     away = [name for name, held in zip(fit.model.parameter_names, fit.held, strict=True) if held]
-    return replace(moved, separated=(*fit.separated, *away))
+    moved = replace(moved, separated=(*fit.separated, *away))
+    if curvature is not None and not fit.has_no_spread:
+        clause = far_step(moved, moved.standard_errors())  # kept by the fit that is returned
+        if clause:
+            warnings.warn(f"{sentence(clause)}.", StrongPenaltyWarning, stacklevel=3)
+    return moved
 
 
 def one_step(fit: Fitted) -> Fitted:
@@ -63,28 +70,32 @@ def one_step(fit: Fitted) -> Fitted:
     If conjugate gradients cannot find the step, it is the unpenalised fit at θ̂ itself (the same array).
     `debiased_value` computes the step of single functions.
     """
-    return _moved(fit, _bread(without_penalty(fit)))
+    return _moved(fit, _curvature(without_penalty(fit)))
 
 
-def _bread(unpenalised: StandardErrors) -> RangeInverse | None:
+def _curvature(unpenalised: StandardErrors) -> Curvature | None:
     """H/N at θ̂ with its inverse and null space; None with too many parameters for matrices."""
     if not fits_matrices(unpenalised):
         return None
-    bread = mean_bread(unpenalised.needed, unpenalised.theta)
-    return penalised_inverse(bread, unpenalised.penalty.precision, unpenalised.free, unpenalised.model.feature_units)
+    return curvature_at(unpenalised, unpenalised.theta)
 
 
-def _moved(fit: Fitted, bread: RangeInverse | None) -> Fitted:
-    """The unpenalised fit at θ̂ + H⁻¹ Σψ, by the inverse of ``bread`` or by conjugate gradients."""
+def _moved(fit: Fitted, curvature: Curvature | None) -> Fitted:
+    """The unpenalised fit at θ̂ + H⁻¹ Σψ, by the inverse of H or by conjugate gradients."""
     prepared, unpenalised = fit.needed, without_penalty(fit)
     objective = prepared.objective
-    score = objective.problem.value_grad(fit.theta, objective.row_weight)[1]
-    if bread is not None:
-        step: FloatArray = bread.inverse @ score / prepared.dataset.total_weight
-    else:
-        step = unpenalised.accuracy().solve(score[None])[0]
-        if np.isnan(step).any():
-            return unpenalised
+
+    def step_for(score: FloatArray) -> FloatArray:
+        step: FloatArray
+        if curvature is None:
+            step = unpenalised.accuracy().solve(score[None])[0]
+        else:
+            step = curvature.inverse.inverse @ score / prepared.dataset.total_weight
+        return step
+
+    step = step_for(objective.problem.value_grad(fit.theta, objective.row_weight)[1])
+    if np.isnan(step).any():
+        return unpenalised
     theta = fit.theta.copy()
     theta[fit.free] += step[fit.free]
     value, gradient = objective.problem.value_grad(theta, objective.row_weight)
@@ -94,7 +105,8 @@ def _moved(fit: Fitted, bread: RangeInverse | None) -> Fitted:
         gradient_norm=float(np.abs(gradient[fit.free]).max()),
         message=f"one debiasing step, without the penalty ({fit.message})",
     )
-    start = PenalisedStart(fit.theta, fit.penalty.precision, fit.active)
+    remainder = np.where(fit.free, step_for(gradient), 0.0)
+    start = PenalisedStart(fit.theta, fit.penalty.precision, fit.active, remainder, curvature)
     return replace(unpenalised, theta=theta, convergence=convergence, step_from=start)
 
 

@@ -28,6 +28,8 @@ from fieldfit.weights.storing import from_plain, to_plain
 
 #: Added to the description of bread and meat that come from a file.
 _AS_SAVED = ", as saved"
+#: What a saved debiased fit has of the penalised estimate.
+_START = ("theta", "precision", "active", "remainder")
 #: Most parameters for which a saved fit contains its bread and meat.
 _MOST_SAVED_PARAMETERS = 1_000
 
@@ -70,7 +72,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     if fit.penalty.l1_groups is not None:
         arrays["l1_groups"] = fit.penalty.l1_groups
     if fit.step_from is not None:
-        arrays |= {f"start_{name}": array for name, array in vars(fit.step_from).items()}
+        arrays |= {f"start_{name}": getattr(fit.step_from, name) for name in _START}
     if fit.refinement is not None:
         arrays["first_theta"] = fit.refinement.first_theta
     arrays |= {f"model_{name}": array for name, array in model_arrays.items()}
@@ -246,9 +248,10 @@ def _read_start(path: str | os.PathLike[str], arrays: Arrays, r: int) -> Penalis
         return None
     theta = _by_parameter(path, arrays, "start_theta", r, np.float64)
     precision = _by_parameter(path, arrays, "start_precision", r, np.float64)
+    remainder = _by_parameter(path, arrays, "start_remainder", r, np.float64)
     if not np.isfinite(theta).all() or not (np.isfinite(precision) & (precision >= 0)).all():
         raise FileFormatError(f"{path} has a penalised estimate that no fit has.")
-    return PenalisedStart(theta, precision, _by_parameter(path, arrays, "start_active", r, np.bool_))
+    return PenalisedStart(theta, precision, _by_parameter(path, arrays, "start_active", r, np.bool_), remainder)
 
 
 def _read_penalties(path: str | os.PathLike[str], arrays: Arrays, r: int) -> Penalties:

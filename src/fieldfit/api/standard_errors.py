@@ -12,6 +12,7 @@ import numpy as np
 
 from fieldfit.api.accuracies import Kind, model_accuracy, robust_accuracy, spatial_accuracy
 from fieldfit.api.cautions import (
+    far_step_of,
     few_samples,
     fewer_than_parameters,
     no_spread,
@@ -342,6 +343,7 @@ class StandardErrors(FitState):
         note = few_samples(fit, kind) or no_spread(fit, kind) or simulated(accuracy, slope)
         if kind == "model" and not math.isnan(error):
             note = under_model(fit, kind, float(pull_of(fit, accuracy, slope[None])[0])) or note
+        note = far_step_of(fit, slope, error) or note
         concerned = slope != 0
         without = without_spread(self, kind)
         # A smooth function of all parameters may hardly depend on those at infinity.
@@ -428,6 +430,12 @@ class StandardErrors(FitState):
         ------
         ModelError
             If H is singular. The message names the parameters that only the penalty determines.
+
+        Warns
+        -----
+        StrongPenaltyWarning
+            If a second step would move an estimate by more than half a standard error: the penalty is too strong for one
+            step, and intervals may miss θ₀. With more than 3,000 parameters only `functional` says so, in its note.
 
         Examples
         --------

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
-from fieldfit.api.cautions import few_samples, few_samples_for_tests, held_by_penalty, no_spread, pull_of, under_model
+from fieldfit.api.cautions import (
+    far_step,
+    few_samples,
+    few_samples_for_tests,
+    held_by_penalty,
+    no_spread,
+    pull_of,
+    under_model,
+)
 from fieldfit.api.estimate_table import identified_table
 from fieldfit.arguments import whole_number
 from fieldfit.asymptotics import DenseAccuracy
@@ -175,6 +183,8 @@ def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
     lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
     pulls = pull_of(fit, accuracy, np.eye(len(fit.theta))) if kind == "model" and fit.penalised else np.zeros(1)
     lines += _cautions(fit, kind, float(np.nanmax(pulls, initial=0.0)))
+    far = far_step(fit, np.sqrt(accuracy.variances()))
+    lines += [far] if far else []
     error = accuracy.simulation_error()
     if error is not None and np.isfinite(error).any():
         lines.append(f"simulation adds an error of about {100 * float(np.nanmax(error)):.1f}% to a standard error")

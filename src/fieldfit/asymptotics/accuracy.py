@@ -14,7 +14,7 @@ is given as NaN, never as 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -29,18 +29,22 @@ from fieldfit.types import BoolArray, FloatArray
 MOST_COVARIANCE_PARAMETERS = 3_000
 
 
+#: Computes bread and meat of each part of the simulated data.
+Replicates = Callable[[], Sequence[tuple[FloatArray, FloatArray]]]
+
+
 @dataclass(frozen=True)
 class Moments:
     """Bread H/N (without the penalty) and meat M/N, N = ``total`` the number of samples (or Σw).
 
-    ``method`` says how they were found. ``replicates`` are the same from parts of the simulated data, if simulated.
+    ``method`` says how they were found. ``replicates()`` has the same from parts of the simulated data, if simulated.
     """
 
     bread: FloatArray
     meat: FloatArray
     total: float
     method: str
-    replicates: tuple[tuple[FloatArray, FloatArray], ...] = field(default=(), repr=False)
+    replicates: Replicates | None = field(default=None, repr=False)
 
 
 class Accuracy(Protocol):
@@ -77,17 +81,34 @@ def penalised_inverse(
     return RangeInverse(inverse, scale, null)
 
 
+def triangle_product(symmetric: FloatArray, b: FloatArray) -> FloatArray:
+    """T b with a triangle T of a symmetric matrix T + Tᵀ, which takes half the work of a product of full matrices."""
+    triangle = symmetric.copy()
+    triangle[np.diag_indices(len(triangle))] /= 2.0
+    result: FloatArray
+    if len(triangle) <= SMALL:
+        result = np.triu(triangle) @ b
+    else:
+        from scipy.linalg.blas import dtrmm
+
+        # Fortran's order: bᵀTᵀ, with Tᵀ the lower triangle of the transposed array.
+        result = dtrmm(1.0, triangle.T, b.T, side=1, lower=True).T
+    return result
+
+
 @dataclass(frozen=True)
 class DenseAccuracy:
     """The covariance of θ̂ as a matrix. ``precision`` (r,) is P, ``free`` (r,) marks what was estimated.
 
-    ``units`` (r,) are the sizes of the features (all 1 if None): what is rounding is seen in these units.
+    ``units`` (r,) are the sizes of the features (all 1 if None): what is rounding is seen in these units. ``known`` is the
+    inverse of the bread where it has been computed before.
     """
 
     moments: Moments
     precision: FloatArray
     free: BoolArray
     units: FloatArray | None = None
+    known: RangeInverse | None = field(default=None, repr=False, compare=False)
 
     @property
     def method(self) -> str:
@@ -97,6 +118,8 @@ class DenseAccuracy:
     @cached_property
     def bread(self) -> RangeInverse:
         """(H + P)/N over the free parameters with its inverse and null space, in all r coordinates."""
+        if self.known is not None:
+            return self.known
         return penalised_inverse(self.moments.bread, self.precision / self.moments.total, self.free, self.units)
 
     @property
@@ -106,27 +129,15 @@ class DenseAccuracy:
 
     @cached_property
     def _half(self) -> FloatArray:
-        """T = (bread⁻¹ U)/N with the triangle U of the meat M = U + Uᵀ, so that Cov(θ̂) = T bread⁻¹ + (T bread⁻¹)ᵀ."""
-        r = len(self.free)
-        meat = self.moments.meat.copy()
-        meat[np.diag_indices(r)] /= 2.0
-        half: FloatArray
+        """U bread⁻¹/N with a triangle U of the meat M = U + Uᵀ, so that Cov(θ̂) = bread⁻¹ U bread⁻¹/N and its transpose."""
         with one_blas_thread():
-            if r <= SMALL:
-                half = self.inverse @ np.tril(meat)
-            else:
-                from scipy.linalg.blas import dtrmm  # half the work of a product of full matrices
-
-                # Fortran's order: (U bread⁻¹)ᵀ of the transposed arrays.
-                half = dtrmm(1.0, meat.T, self.inverse.T, lower=False).T
-        half /= self.moments.total
-        return half
+            return triangle_product(self.moments.meat, self.inverse) / self.moments.total
 
     @cached_property
     def covariance(self) -> FloatArray:
         """Covariance of θ̂ (r, r): right for every identified function; along the null space it is 0."""
         with one_blas_thread():
-            product: FloatArray = self._half @ self.inverse
+            product: FloatArray = self.inverse @ self._half
         return product + product.T
 
     def identified(self, directions: FloatArray) -> BoolArray:
@@ -155,7 +166,7 @@ class DenseAccuracy:
 
     def variances(self) -> FloatArray:
         """The variance of each parameter (r,), NaN where it is not identified."""
-        variances = np.maximum(2.0 * np.einsum("ij,ij->i", self._half, self.inverse), 0.0)
+        variances = np.maximum(2.0 * np.einsum("ij,ij->j", self.inverse, self._half), 0.0)
         return np.where(self.bread.reached, variances, np.nan)
 
     def effective_parameters(self) -> tuple[float, float]:
@@ -174,13 +185,15 @@ class DenseAccuracy:
 
     def _left_out(self) -> Iterator[DenseAccuracy]:
         """The accuracy from all simulated parts but one, for each of them; one at a time, because matrices are large."""
-        parts = self.moments.replicates
-        others = len(parts) - 1
+        moments = self.moments
+        parts = () if moments.replicates is None else moments.replicates()
+        count, others = len(parts), len(parts) - 1
         if others > 0:
-            breads, meats = sum(part[0] for part in parts), sum(part[1] for part in parts)
             for bread, meat in parts:
-                rest = Moments((breads - bread) / others, (meats - meat) / others, self.moments.total, "")
-                yield replace(self, moments=rest)
+                rest = [
+                    (count * mean - part) / others for mean, part in ((moments.bread, bread), (moments.meat, meat))
+                ]
+                yield replace(self, moments=Moments(rest[0], rest[1], moments.total, ""), known=None)
 
     @property
     def _trace(self) -> float:

@@ -15,27 +15,45 @@ in d,
 Without a penalty it is the sandwich at θ̃. With a penalty so strong that θ̂ hardly depends on the data it is H⁻¹ψ̃: the
 sandwich at θ̃ would be too large, because H̃ is smaller than H where θ̃ is farther from 0. Parameters that an L1 penalty has
 set to 0 stay 0 in θ̂, as if P were infinite there.
+
+θ̃ itself is off by terms of second order in d. What a second step with the same Hessian would add, H⁻¹ Σ_i w_i ψ_i(θ̃), shows
+their size: compared with a standard error it must be small.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from fieldfit.asymptotics.accuracy import Moments, penalised_inverse
+from fieldfit.asymptotics.accuracy import Moments, penalised_inverse, triangle_product
 from fieldfit.asymptotics.implicit import ImplicitBread, Limit
+from fieldfit.asymptotics.range_inverse import RangeInverse
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
 class PenalisedStart:
-    """A penalised estimate: θ̂ (r,), the diagonal of P (r,), and which parameters (r,) are neither fixed nor set to 0."""
+    """A penalised estimate: θ̂ (r,), the diagonal of P (r,), and which parameters (r,) are neither fixed nor set to 0.
+
+    ``remainder`` (r,) is what a second step with the same Hessian would add. ``curvature`` is H as a mean over samples with
+    its inverse, where it has been computed; it is not saved.
+    """
 
     theta: FloatArray
     precision: FloatArray
     active: BoolArray
+    remainder: FloatArray
+    curvature: Curvature | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """A matrix H (r, r) with its inverse on its range."""
+
+    matrix: FloatArray
+    inverse: RangeInverse
 
 
 def debiased_moments(
@@ -44,19 +62,42 @@ def debiased_moments(
     """Bread H and the meat KᵀM̃K with K = (H̃ + P)⁻¹(H + P), so that the covariance is H⁻¹KᵀM̃KH⁻¹.
 
     ``at_start`` is H as a mean over samples; ``at_step`` has H̃ and M̃. The rows of K for zeros of an L1 penalty are those of
-    the unit matrix.
+    the unit matrix. Parts of simulated data go through the same formula.
     """
+
+    def of_parts() -> list[tuple[FloatArray, FloatArray]]:
+        assert at_step.replicates is not None
+        return [
+            (at_start, _meat(at_start, bread, meat, at_step.total, start, units))
+            for bread, meat in at_step.replicates()
+        ]
+
+    meat = _meat(at_start, at_step.bread, at_step.meat, at_step.total, start, units)
+    return Moments(at_start, meat, at_step.total, at_step.method, None if at_step.replicates is None else of_parts)
+
+
+def _meat(
+    at_start: FloatArray,
+    bread: FloatArray,
+    meat: FloatArray,
+    total: float,
+    start: PenalisedStart,
+    units: FloatArray | None,
+) -> FloatArray:
+    """KᵀM̃K from H, H̃ (``bread``) and M̃ (``meat``)."""
     active, zero = np.flatnonzero(start.active), np.flatnonzero(~start.active)
-    precision = start.precision / at_step.total
-    inverse = penalised_inverse(at_step.bread, precision, start.active, units).inverse[np.ix_(active, active)]
+    precision = start.precision / total
+    inverse = penalised_inverse(bread, precision, start.active, units).inverse
+    if len(zero):
+        inverse = inverse[np.ix_(active, active)]
     right = at_start[active]
     right[np.arange(len(active)), active] += precision[active]
-    right[:, zero] -= at_step.bread[np.ix_(active, zero)]
+    right[:, zero] -= bread[np.ix_(active, zero)]
     factor = np.eye(len(at_start))
     with one_blas_thread():
         factor[active] = inverse @ right
-        meat: FloatArray = factor.T @ at_step.meat @ factor
-    return Moments(at_start, (meat + meat.T) / 2, at_step.total, at_step.method)
+        product: FloatArray = factor.T @ triangle_product(meat, factor)
+    return product + product.T
 
 
 class DebiasedBread:

@@ -8,7 +8,9 @@ Hessians and score products have the right expectations, selection noise include
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +22,8 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.models.problem import Problem
+from fieldfit.policies.families import Full
+from fieldfit.policies.laws.independent import Independent
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray, PolicyError
@@ -82,43 +86,61 @@ def model_moments(fit: Estimated) -> Moments:
         return Moments(bread, identity * meat, total, "the information identity")
     variance = ScoreVariance(weight, dataset.has_counts)
     copies = simulated_copies(fit)
-    if copies:
-        with stepped("standard errors", copies) as problems:
-            parts = [robust_moments(problem, fit.theta, variance) for problem in problems]
-        method = f"{sum(problem.n_samples for problem in copies)} simulated samples"
-    else:
-        seeds = replicate_seeds(fit.random_state, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.dataset.n)))
-        with stepped("standard errors", seeds) as counted:
-            parts = [robust_moments(simulated_problem(fit, seed), fit.theta, variance) for seed in counted]
-        method = f"{len(seeds)} simulated datasets of {dataset.n} samples"
+    if copies is not None:
+        bread, meat = robust_moments(copies.whole, fit.theta, variance)
+        return Moments(
+            bread,
+            meat,
+            total,
+            f"{copies.whole.n_samples} simulated samples",
+            partial(copies.moments, fit.theta, variance),
+        )
+    seeds = replicate_seeds(fit.random_state, max(_FEWEST_DATASETS, math.ceil(SIMULATED / fit.dataset.n)))
+    with stepped("standard errors", seeds) as counted:
+        parts = [robust_moments(simulated_problem(fit, seed), fit.theta, variance) for seed in counted]
+    method = f"{len(seeds)} simulated datasets of {dataset.n} samples"
     bread = np.mean([part[0] for part in parts], axis=0)
     meat = np.mean([part[1] for part in parts], axis=0)
-    return Moments(bread, meat, total, method, tuple(parts))
+    return Moments(bread, meat, total, method, lambda: parts)
 
 
-def simulated_copies(fit: Estimated) -> list[Problem]:
-    """One sample drawn at θ̂ many times, in equal parts, each compiled; empty if datasets are simulated instead.
+@dataclass(frozen=True)
+class Copies:
+    """One sample drawn at θ̂ many times, compiled: as a whole, and in equal parts when they are asked for."""
+
+    whole: Problem
+    part: Callable[[int], Problem]
+    count: int
+
+    def moments(self, theta: FloatArray, variance: ScoreVariance) -> list[tuple[FloatArray, FloatArray]]:
+        """Bread and meat of each part."""
+        with stepped("error of the simulation", range(self.count)) as numbers:
+            return [robust_moments(self.part(number), theta, variance) for number in numbers]
+
+
+def simulated_copies(fit: Estimated) -> Copies | None:
+    """One sample drawn at θ̂ many times; None if datasets are simulated instead.
 
     That is the case of a single sample (400 copies, fewer of more than 100,000 variables), and of many samples that all
     have one distribution: a table without missing values and weights, of a model that conditions on nothing.
     """
     table = fit.dataset
     if not isinstance(table, Table) or table.sample_weight is not None:
-        return []
+        return None
     if table.n == 1:
-        count = int(np.clip(_MOST_SIMULATED_VALUES / max(table.m, 1), _FEWEST_COPIES, _MOST_COPIES)) // _COPY_PARTS
+        size = int(np.clip(_MOST_SIMULATED_VALUES / max(table.m, 1), _FEWEST_COPIES, _MOST_COPIES)) // _COPY_PARTS
         parts = _COPY_PARTS
     elif table.n * _FEWEST_DATASETS > SIMULATED and fit.model.joint and not table.has_missing:
-        count, parts = max(SIMULATED, table.n) // _FEWEST_DATASETS, _FEWEST_DATASETS
+        size, parts = max(SIMULATED, table.n) // _FEWEST_DATASETS, _FEWEST_DATASETS
     else:
-        return []
+        return None
     seed = replicate_seeds(fit.random_state, 1)[0]
-    drawn = fit.model.simulate(table.subset(np.zeros(count * parts, dtype=np.int64)), fit.theta, seed)
-    problems = []
-    for start in range(0, drawn.n, count):
-        chosen = drawn.subset(np.arange(start, start + count))
-        problems.append(fit.model.compile(chosen, fit.bound.draw(seed, start, start + count)))
-    return problems
+    drawn = fit.model.simulate(table.subset(np.zeros(size * parts, dtype=np.int64)), fit.theta, seed)
+
+    def compiled(start: int, stop: int) -> Problem:
+        return fit.model.compile(drawn.subset(np.arange(start, stop)), fit.bound.draw(seed, start, stop))
+
+    return Copies(compiled(0, drawn.n), lambda number: compiled(number * size, (number + 1) * size), parts)
 
 
 def information_identity(fit: Estimated) -> float | None:
@@ -129,7 +151,9 @@ def information_identity(fit: Estimated) -> float | None:
     """
     dataset = fit.dataset
     bound = fit.bound
-    if len(bound.families) != 1 or bound.families[0].name != "FL" or not bound.everything:
+    law = bound.policy.laws[0]
+    full = isinstance(law, Independent) and isinstance(law.term.family, Full)
+    if len(bound.families) != 1 or not full or not bound.everything:
         return None
     # With unknown values the Hessian is −Cov(features) + Cov(features | known), which depends on what is known.
     if dataset.has_missing:
