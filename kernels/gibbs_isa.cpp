@@ -31,16 +31,24 @@ void run_chains(const GibbsRun& run, const Sweep& sweep) {
 typedef double Lanes __attribute__((vector_size(8 * gibbs_pad), aligned(8), may_alias));
 constexpr int vectors = L / gibbs_pad;
 
+// Numbers i, j, k and l of the eight in two vectors.
+#if defined(__clang__) || __GNUC__ >= 12
+#define FF_FOUR_OF(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+typedef int64_t Places __attribute__((vector_size(8 * gibbs_pad)));
+#define FF_FOUR_OF(a, b, i, j, k, l) __builtin_shuffle(a, b, Places{i, j, k, l})
+#endif
+
 // A square of four chains and four states is turned: line i becomes state i of each chain.
 inline void turn(const Lanes* line, double* out) {
-    const Lanes a = __builtin_shufflevector(line[0], line[1], 0, 4, 2, 6);
-    const Lanes b = __builtin_shufflevector(line[0], line[1], 1, 5, 3, 7);
-    const Lanes c = __builtin_shufflevector(line[2], line[3], 0, 4, 2, 6);
-    const Lanes d = __builtin_shufflevector(line[2], line[3], 1, 5, 3, 7);
-    *reinterpret_cast<Lanes*>(out) = __builtin_shufflevector(a, c, 0, 1, 4, 5);
-    *reinterpret_cast<Lanes*>(out + L) = __builtin_shufflevector(b, d, 0, 1, 4, 5);
-    *reinterpret_cast<Lanes*>(out + 2 * L) = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-    *reinterpret_cast<Lanes*>(out + 3 * L) = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+    const Lanes a = FF_FOUR_OF(line[0], line[1], 0, 4, 2, 6);
+    const Lanes b = FF_FOUR_OF(line[0], line[1], 1, 5, 3, 7);
+    const Lanes c = FF_FOUR_OF(line[2], line[3], 0, 4, 2, 6);
+    const Lanes d = FF_FOUR_OF(line[2], line[3], 1, 5, 3, 7);
+    *reinterpret_cast<Lanes*>(out) = FF_FOUR_OF(a, c, 0, 1, 4, 5);
+    *reinterpret_cast<Lanes*>(out + L) = FF_FOUR_OF(b, d, 0, 1, 4, 5);
+    *reinterpret_cast<Lanes*>(out + 2 * L) = FF_FOUR_OF(a, c, 2, 3, 6, 7);
+    *reinterpret_cast<Lanes*>(out + 3 * L) = FF_FOUR_OF(b, d, 2, 3, 6, 7);
 }
 
 // score (states, lanes) = own + the rows of all neighbours, for four chains with B vectors of states.

@@ -56,11 +56,10 @@ def opened_backend(workers: int | None, cluster: str | None, timeout: float | No
     except ImportError:
         raise FieldfitError("Workers need Dask. Install it with: pip install 'fieldfit[dask]'") from None
     from fieldfit.shards.dask_backend import DaskBackend
+    from fieldfit.threads import get_threads
 
     def backend(client: Client) -> DaskBackend:
         return DaskBackend(client) if timeout is None else DaskBackend(client, timeout)
-
-    from fieldfit.threads import get_threads
 
     if cluster is not None:
         try:
