@@ -11,6 +11,7 @@ import pytest
 import fieldfit as ff
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
+from fieldfit.models.potts_memory import memory_limit
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
 from fieldfit.policies import Policy
 from fieldfit.threads import use_threads
@@ -319,5 +320,16 @@ def test_a_fit_in_single_precision_has_nearly_the_same_parameters() -> None:
 def test_what_does_not_fit_is_refused_before_any_array_of_parameters_is_made(monkeypatch):
     monkeypatch.setattr("fieldfit.models.potts_memory.os.sysconf", lambda name: 1024)
     monkeypatch.setattr("fieldfit.api.estimation.Penalties.of", lambda *given: pytest.fail("an array as long as θ"))
-    with pytest.raises(DataError, match=r"need [\d,]+ bytes for one evaluation, and this machine has 1,048,576"):
+    with pytest.raises(DataError, match=r"need [\d,]+ bytes for one evaluation, and there are 1,048,576 bytes of memory"):
         ff.fit(ff.Potts(60, 5), np.zeros((10, 60), dtype=int), "PL1", sigma2=1.0)
+
+
+def test_limits_of_the_process_and_of_its_container_count(monkeypatch, tmp_path):
+    limits = pytest.importorskip("resource")
+    monkeypatch.setattr(limits, "getrlimit", lambda which: (2_000_000, limits.RLIM_INFINITY))
+    assert memory_limit() == 2_000_000
+    of_container = tmp_path / "memory.max"
+    monkeypatch.setattr("fieldfit.models.potts_memory._CONTAINER_LIMITS", (of_container, tmp_path / "absent"))
+    for text, limit in (("1500000\n", 1_500_000), ("max\n", 2_000_000)):
+        of_container.write_text(text)
+        assert memory_limit() == limit

@@ -325,3 +325,14 @@ def test_a_saved_family_comes_back_with_its_alignment(tmp_path):
     path.write_text(">a\nACGU\n>b\nACGG\n")
     with pytest.raises(DataError, match="has 4 columns, and the fit has the column"):
         proteins.load_family(tmp_path / "family.ff", path)
+
+
+def test_families_that_do_not_fit_are_refused_before_any_array_of_parameters_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fieldfit.models.potts_memory.memory_limit", lambda: 1_048_576)
+    monkeypatch.setattr("fieldfit.proteins.family.sequence_weights", lambda *given: pytest.fail("work before that"))
+    codes = np.ones((10, 60), dtype=np.uint8)
+    family = proteins.Alignment(tuple(f"s{i}" for i in range(10)), codes, "-ACGU", np.arange(60))
+    with pytest.raises(DataError, match=r"need [\d,]+ bytes for one evaluation, and there are 1,048,576"):
+        proteins.fit_family(family)

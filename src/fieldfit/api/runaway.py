@@ -170,7 +170,8 @@ def _gibbs_run(fit: FitState, model: FieldModel, dataset: Table) -> tuple[Array,
         return None
     after = 2 * _DRAWS
     most = _MOST_TERMS // _terms(model)  # sweeps of all chains
-    chains = min(max(most // (_SWEEPS[1] + after), _CHAINS[0]), _CHAINS[1])
+    # More chains than rows would start from the same states.
+    chains = min(max(most // (_SWEEPS[1] + after), _CHAINS[0]), _CHAINS[1], max(len(rows), _CHAINS[0]))
     sweeps = min(most // chains - after, _SWEEPS[1])
     if sweeps < _SWEEPS[0]:
         return None

@@ -177,10 +177,15 @@ def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
     return [text for text in cautions if text]
 
 
-def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
+def source_of_errors(fit: FitState, accuracy: Accuracy, kind: Kind) -> str:
+    """Which standard errors these are, and what they were computed from."""
     expected = kind == "model" or (kind == "robust" and fit.has_no_spread)
     source = "model-based (expected under the fit)" if expected else "robust"
-    lines = [f"standard errors: {source}, from {accuracy.method}, selection noise included"]
+    return f"{source}, from {accuracy.method}, selection noise included"
+
+
+def _meaning(fit: Fit, accuracy: DenseAccuracy, kind: Kind) -> list[str]:
+    lines = [f"standard errors: {source_of_errors(fit, accuracy, kind)}"]
     pulls = pull_of(fit, accuracy, np.eye(len(fit.theta))) if kind == "model" and fit.penalised else np.zeros(1)
     lines += _cautions(fit, kind, float(np.nanmax(pulls, initial=0.0)))
     far = far_step(fit, np.sqrt(accuracy.variances()))

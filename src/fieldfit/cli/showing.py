@@ -12,7 +12,7 @@ import numpy as np
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples_for_tests, held_by_penalty, no_spread
 from fieldfit.api.estimate_table import COLUMNS, EstimateTable, identified_estimates, parameter_estimates
-from fieldfit.api.summary import timed_course
+from fieldfit.api.summary import source_of_errors, timed_course
 from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights
 from fieldfit.named import places_of
@@ -192,5 +192,7 @@ def _first_rows(
         return PlainTable(
             "", ("parameter", "estimate"), tuple(row[:2] for row in shown), " ".join(notes), ("", ".4f")
         )
+    if fits_matrices(fit):
+        notes.append(f"Standard errors: {source_of_errors(fit, fit.accuracy(), 'robust')}.")
     columns = (table.what, "estimate", "std. error", "z", "p", f"{100 * level:g}% from", "to")
     return PlainTable("", columns, shown, " ".join(notes), ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f"))

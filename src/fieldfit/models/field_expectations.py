@@ -57,7 +57,7 @@ def _patterns(model: FieldModel, dataset: Dataset) -> tuple[Int32Array, IntArray
 
     Missing values are -1, and modelled values 0.
     """
-    if dataset.in_pieces:
+    if dataset.in_pieces or not (model.observed or dataset.has_missing):
         return np.zeros((1, model.m), dtype=np.int32), np.zeros(dataset.n, dtype=np.int64)
     codes, observed = as_table(dataset).codes, list(model.observed)
     known = np.where(codes < 0, -1, 0).astype(np.int32)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from fieldfit.types import DataError
 _CHUNK_NUMBERS, _MOST_SAMPLES, _LEAST_SAMPLES = 1 << 23, 2048, 16
 #: As in kernels/potts.hpp: doubles in the longest row of joined sites.
 _JOINED = 40
+#: Files with the memory limit of a container (control groups, versions 2 and 1).
+_CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def bytes_of_sites(n: int, tables: PottsTables) -> int:
@@ -35,14 +39,26 @@ def bytes_of_blocks(n: int, tables: PottsTables, listed: int) -> int:
     return n * m + 8 * (3 * tables.n_entries + 3 * tables.n_parameters + rows + 3 * m * chunk * padded + 2 * listed)
 
 
+def memory_limit() -> int | None:
+    """Bytes that this process may use: the machine's memory, or less where the process or its container has a limit."""
+    limits = []
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with contextlib.suppress(ImportError):
+        import resource  # not on Windows
+
+        limits.append(resource.getrlimit(resource.RLIMIT_AS)[0])
+    for path in _CONTAINER_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # "max" where there is none
+            limits.append(int(path.read_text(encoding="ascii")))
+    return min((limit for limit in limits if limit > 0), default=None)
+
+
 def refuse_too_large(n: int, tables: PottsTables, needed: int) -> None:
-    """Raise DataError if this machine has less memory than ``needed`` bytes."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
-    if needed > memory:
+    """Raise DataError if there is less memory than ``needed`` bytes."""
+    memory = memory_limit()
+    if memory is not None and needed > memory:
         raise DataError(
             f"{n:,} samples of {tables.m:,} sites with {tables.q} states and {len(tables.edges):,} edges need {needed:,} "
-            f"bytes for one evaluation, and this machine has {memory:,}. Use fewer edges, states or samples."
+            f"bytes for one evaluation, and there are {memory:,} bytes of memory. Use fewer edges, states or samples."
         )

@@ -82,9 +82,10 @@ def fit_family(
     instance_of(alignment, Alignment, "fit_family needs an Alignment")
     length, letters = alignment.length, alignment.alphabet
     chosen = as_penalty(penalty)
-    weights = np.ones(alignment.n) if identity is None else sequence_weights(alignment, identity)
     names = [str(column) for column in alignment.columns]
     model = Potts(length, len(letters), states=tuple(letters), names=names, precision=precision)
+    model.refuse_size(alignment.n)  # before any array of the length of θ is allocated
+    weights = np.ones(alignment.n) if identity is None else sequence_weights(alignment, identity)
     frequencies = state_frequencies(np.ascontiguousarray(alignment.codes.T), len(letters), weights)
     start = np.zeros(model.n_parameters)
     logs = np.log(frequencies)

@@ -54,12 +54,14 @@ def draw_contact_map(
                 axes.scatter(j[unknown], i[unknown], s=size, color="0.75", linewidths=0, label="distance unknown")
             row, column = np.nonzero(np.nan_to_num(distances, nan=np.inf) < closest)
             below = row - column >= separation
-            axes.scatter(column[below], row[below], s=size, color=MUTED, linewidths=0, marker="s", label="structure")
+            axes.scatter(column[below], row[below], s=size, color=MUTED, linewidths=0, marker="s",
+                         label=f"structure, below {closest:g} Å")  # fmt: skip
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.1), ncols=2, frameon=False, fontsize=8,
                         markerscale=min(1.0, (_LARGEST_IN_LEGEND / size) ** 0.5))  # fmt: skip
         axes.plot([0, length - 1], [0, length - 1], color="0.8", linewidth=0.8)
-        axes.set_xlim(-0.7, length - 0.3)
-        axes.set_ylim(length - 0.3, -0.7)
+        margin = max(0.7, 0.085 * length**0.5 + 0.1)  # marks at the edge are whole
+        axes.set_xlim(-margin, length - 1 + margin)
+        axes.set_ylim(length - 1 + margin, -margin)
         axes.set_aspect("equal")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator("auto", integer=True))
