@@ -19,11 +19,14 @@ struct GibbsRandom {
     uint64_t first;  // number of the group's first chain
 };
 
+// Sweeps of m variables between two questions whether to go on: a small part of a second, also in wide fields.
+constexpr int64_t gibbs_sweeps_between(int64_t m) { return m < 4096 ? 4096 / (m < 1 ? 1 : m) : 1; }
+
 // What a group's chains are asked for: after `burn_in` sweeps, every `thin` sweeps, the state of each chain.
 struct GibbsRun {
     GibbsRandom random;
     int64_t burn_in, thin, draws;
-    // Takes the states (m, lanes) of one draw; false ends the run. Asked with draw = -1 between sweeps of the burn-in.
+    // Takes the states (m, lanes) of one draw; false ends the run. Asked with draw = -1 between sweeps.
     bool (*take)(void* context, int64_t draw);
     void* context;
 };

@@ -300,9 +300,14 @@ void bind_gibbs(nb::module_& module) {
                 int64_t* own_entry = entry.data() + chain * factors;
                 int32_t* own_state = state.data() + chain * m;
                 double* weight = weights.data() + static_cast<int64_t>(thread_number()) * most;
-                sweep_chain(field, tables, m, own_entry, own_state, burn_in, random, weight);
+                const auto sweep = [&](int64_t sweeps) {
+                    const int64_t step = gibbs_sweeps_between(m);
+                    for (int64_t s = 0; s < sweeps && !interruption.asked(); s += step)
+                        sweep_chain(field, tables, m, own_entry, own_state, std::min(step, sweeps - s), random, weight);
+                };
+                sweep(burn_in);
                 for (int64_t i = chain; i < n && !interruption.asked(); i += chains) {
-                    sweep_chain(field, tables, m, own_entry, own_state, thin, random, weight);
+                    sweep(thin);
                     std::copy(own_state, own_state + m, out + i * m);
                 }
             });

@@ -12,20 +12,24 @@ namespace {
 constexpr int L = gibbs_lanes;
 using Random = PhiloxLanes<L>;
 
-// Sweeps between two questions whether to go on.
-constexpr int64_t asked_every = 64;
-
 template <class Sweep>
-void run_chains(const GibbsRun& run, const Sweep& sweep) {
+void run_chains(const GibbsRun& run, int64_t m, const Sweep& sweep) {
     Random random(run.random.seed, run.random.stream, run.random.first);
-    for (int64_t s = 0; s < run.burn_in; ++s) {
-        if (s % asked_every == 0 && !run.take(run.context, -1)) return;
-        sweep(random);
-    }
-    for (int64_t draw = 0; draw < run.draws; ++draw) {
-        for (int64_t s = 0; s < run.thin; ++s) sweep(random);
-        if (!run.take(run.context, draw)) return;
-    }
+    const int64_t asked_every = gibbs_sweeps_between(m);
+    int64_t since = 0;
+    const auto sweeps = [&](int64_t count) {
+        for (int64_t s = 0; s < count; ++s) {
+            if (++since > asked_every) {
+                since = 1;
+                if (!run.take(run.context, -1)) return false;
+            }
+            sweep(random);
+        }
+        return true;
+    };
+    if (!sweeps(run.burn_in)) return;
+    for (int64_t draw = 0; draw < run.draws; ++draw)
+        if (!sweeps(run.thin) || !run.take(run.context, draw)) return;
 }
 
 typedef double Lanes __attribute__((vector_size(8 * gibbs_pad), aligned(8), may_alias));
@@ -123,7 +127,7 @@ inline void choose(double* score, int64_t states, const double* uniform, int32_t
 }  // namespace
 
 void gibbs_odds(const OddsField& field, const GibbsRun& run, double* state) {
-    run_chains(run, [&](Random& random) {
+    run_chains(run, field.m, [&](Random& random) {
         for (int64_t v = 0; v < field.m; ++v) {
             if (field.fixed[v]) continue;
             Lanes sum[vectors];
@@ -145,7 +149,7 @@ void gibbs_odds(const OddsField& field, const GibbsRun& run, double* state) {
 }
 
 void gibbs_rows(const RowsField& field, const GibbsRun& run, int32_t* state, double* score) {
-    run_chains(run, [&](Random& random) {
+    run_chains(run, field.m, [&](Random& random) {
         for (int64_t v = 0; v < field.m; ++v) {
             if (field.fixed[v]) continue;
             switch (field.width[v] / gibbs_pad) {

@@ -11,6 +11,8 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.data.sequences import Sequences
+from fieldfit.inference.factor_graph import FactorGraph
+from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 
 MODEL = ff.BoltzmannMachine(30, biases=True)
@@ -126,3 +128,21 @@ def test_python_threads_are_left_alone(handler):
         time.sleep(120)
     worker.join()
     assert found == [problem.value_grad(theta)[0]]
+
+
+@pytest.mark.parametrize("sweeps", [{"burn_in": 10**9, "thin": 1}, {"burn_in": 0, "thin": 10**9}])
+@pytest.mark.parametrize(
+    ("states", "scopes"),
+    [(2, [(0, 1), (1, 2)]), (3, [(0, 1), (1, 2)]), (2, [(0, 1, 2)])],
+    ids=["binary", "pairs", "triples"],
+)
+def test_one_long_run_of_gibbs_sweeps_is_interrupted(handler, states, scopes, sweeps):
+    """In the burn-in as well as between two draws, which would take minutes."""
+    graph = FactorGraph((states,) * 3, scopes)
+    gibbs_sample(graph, np.zeros(graph.table_size), 2, 0, burn_in=0, thin=1)  # imports what it needs
+    began = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
+    with pytest.raises(KeyboardInterrupt):
+        gibbs_sample(graph, np.zeros(graph.table_size), 2, 0, **sweeps)
+    assert len(handler) == 1
+    assert time.monotonic() - began < 10
