@@ -11,7 +11,8 @@
 
 namespace ff {
 
-constexpr int gibbs_lanes = 16;  // chains of a group
+constexpr int gibbs_lanes = 16;      // chains of a group
+constexpr int64_t gibbs_fewest = 5;  // fewer chains are quicker one by one
 
 struct GibbsRandom {
     uint64_t seed;

@@ -277,18 +277,20 @@ void bind_gibbs(nb::module_& module) {
             const int32_t most = m ? *std::max_element(field.cardinality, field.cardinality + m) : 1;
             nb::gil_scoped_release release;
             Interruption interruption;
-            const PairRows pairs(field, tables, static_cast<int64_t>(log_tables.shape(0)), m, factors, chains,
-                                 entries.data(), start.data());
-            if (pairs.found) {
-                const RowsField rows = pairs.rows();
-                const int64_t line = 2 * pairs.widest() * gibbs_lanes;
-                std::vector<double> lines(static_cast<size_t>(n_threads * line));
-                Groups<int32_t>{start.data(), m, chains, n, out, interruption}.run(
-                    burn_in, thin, seed, stream, n_threads, [&](const GibbsRun& run, int32_t* state) {
-                        FF_CALL(gibbs_rows)(rows, run, state, lines.data() + thread_number() * line);
-                    });
-                interruption.raise();
-                return;
+            if (chains >= gibbs_fewest) {
+                const PairRows pairs(field, tables, static_cast<int64_t>(log_tables.shape(0)), m, factors, chains,
+                                     entries.data(), start.data());
+                if (pairs.found) {
+                    const RowsField rows = pairs.rows();
+                    const int64_t line = 2 * pairs.widest() * gibbs_lanes;
+                    std::vector<double> lines(static_cast<size_t>(n_threads * line));
+                    Groups<int32_t>{start.data(), m, chains, n, out, interruption}.run(
+                        burn_in, thin, seed, stream, n_threads, [&](const GibbsRun& run, int32_t* state) {
+                            FF_CALL(gibbs_rows)(rows, run, state, lines.data() + thread_number() * line);
+                        });
+                    interruption.raise();
+                    return;
+                }
             }
             // The chains' own copies of where they are, and a line of weights for each thread.
             std::vector<int64_t> entry(entries.data(), entries.data() + chains * factors);

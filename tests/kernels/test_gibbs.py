@@ -139,7 +139,7 @@ def test_a_state_without_probability_is_never_drawn_from_rows():
 def test_states_without_probability_keep_the_tables():
     tables = PAIR_TABLES.copy()
     tables[3] = -np.inf  # x_0 = x_1 = 1
-    draws = gibbs_sample(PAIRS, tables, 500, 5, burn_in=20, thin=3, chains=4)
+    draws = gibbs_sample(PAIRS, tables, 500, 5, burn_in=20, thin=3, chains=6)
     assert not (draws[:, 0] & draws[:, 1]).any()
 
 
@@ -150,7 +150,7 @@ def test_states_without_probability_keep_the_tables():
 def test_what_would_leave_the_neighbours_is_refused(monkeypatch, name, value, message):
     given = {}
     monkeypatch.setattr(_kernels, "gibbs_pairwise", lambda **named: given.update(named))
-    gibbs_sample(PAIRS, PAIR_TABLES, 4, 0, burn_in=2, thin=1, chains=2)
+    gibbs_sample(PAIRS, PAIR_TABLES, 10, 0, burn_in=2, thin=1, chains=5)
     monkeypatch.undo()
     _kernels.gibbs_pairwise(**given)
     wrong = given[name].copy()

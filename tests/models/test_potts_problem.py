@@ -320,7 +320,9 @@ def test_a_fit_in_single_precision_has_nearly_the_same_parameters() -> None:
 def test_what_does_not_fit_is_refused_before_any_array_of_parameters_is_made(monkeypatch):
     monkeypatch.setattr("fieldfit.models.potts_memory.os.sysconf", lambda name: 1024)
     monkeypatch.setattr("fieldfit.api.estimation.Penalties.of", lambda *given: pytest.fail("an array as long as θ"))
-    with pytest.raises(DataError, match=r"need [\d,]+ bytes for one evaluation, and there are 1,048,576 bytes of memory"):
+    with pytest.raises(
+        DataError, match=r"need [\d,]+ bytes for one evaluation, and there are 1,048,576 bytes of memory"
+    ):
         ff.fit(ff.Potts(60, 5), np.zeros((10, 60), dtype=int), "PL1", sigma2=1.0)
 
 

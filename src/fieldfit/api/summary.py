@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from fieldfit.api.accuracies import Kind
     from fieldfit.api.result import Fit
+    from fieldfit.api.state import FitState
+    from fieldfit.asymptotics import Accuracy
 
 
 def summary(fit: Fit, rows: int = 20, *, kind: Kind = "robust", level: float = 0.95) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CHAINS = 32
 BURN_IN = 1000
 THIN = 10
+#: As in kernels/gibbs.hpp: fewer chains are quicker one by one than as a group.
+_FEWEST_TOGETHER = 5
 #: The random numbers of the sweeps.
 _GIBBS_STREAM = 2
 
@@ -58,7 +60,7 @@ def gibbs_sample(
         start[:, known] = np.asarray(given)[known]
     draws = np.empty((n, m), dtype=np.int32)
     log_tables = np.ascontiguousarray(log_tables)
-    odds = PairwiseOdds.of(graph)
+    odds = PairwiseOdds.of(graph) if len(start) >= _FEWEST_TOGETHER else None
     couplings = None if odds is None else odds.couplings(log_tables)
     if couplings is not None:
         constant, weights = couplings
