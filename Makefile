@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 # pytest keeps the tests as it has compiled them for the next run, also where PYTHONDONTWRITEBYTECODE is set.
 test-fast unit: export PYTHONDONTWRITEBYTECODE :=
 
-# Everything but the tests marked slow: less than three minutes with two processors.
+# Everything but the tests marked slow: about two minutes with two processors.
 test-fast: $(VENV)/.installed
 	$(PYTEST) -q -m "not slow"
 

@@ -181,6 +181,7 @@ def test_fits_tests_and_checks_show_theirs(clock, monkeypatch):
     assert "cross-validation of PL1: 4 of 4" in folds
 
 
+@pytest.mark.slow
 def test_theory_and_plans_show_theirs(clock, monkeypatch):
     wide = ff.BoltzmannMachine.grid(5, 5)
     theta = 0.1 * np.ones(wide.n_parameters)
@@ -194,6 +195,7 @@ def test_theory_and_plans_show_theirs(clock, monkeypatch):
         assert re.search(r"plan: [\d,]+ s, (about [\d,]+ s left|longer than expected)", text), budget
 
 
+@pytest.mark.slow
 def test_model_based_errors_show_theirs(clock, monkeypatch):
     wide = ff.BoltzmannMachine.grid(5, 5)
     fit = ff.fit(wide, wide.sample(0.1 * np.ones(wide.n_parameters), 5000, random_state=0).values, "PL1")

@@ -94,6 +94,7 @@ def test_tables_functions_and_words():
     assert "x0:x1" in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_an_optimum_at_infinity_has_no_standard_error():
     x = X.copy()
     x[:, 2] = x[:, 0]

@@ -85,6 +85,7 @@ def test_drawn_symbols_have_the_right_law():
         assert frequency[code] == pytest.approx(np.exp(model.log_likelihood(theta, sequence)[0]), abs=0.0125)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["FL", "PL1", "0.5*PL1 + 0.5*FL", "Multinomial(0.5*PL1 + 0.5*FL)"])
 def test_both_kinds_agree_inside_the_family(policy):
     """Two consistent estimates of one number from 600 sequences; they differ by about 5%."""
@@ -126,6 +127,7 @@ def test_counts_of_sequences_are_copies_when_models_are_judged():
     np.testing.assert_allclose(frames[0]["std_error"], frames[1]["std_error"], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_with_unknown_labels_the_information_identity_does_not_hold():
     data = crf_data()
     labels = data.labels.copy()

@@ -132,6 +132,7 @@ def test_statistical_tolerance(samples, tmp_path, stop):
     assert (rest.iterations, rest.evaluations, rest.message) == (whole.iterations, whole.evaluations, whole.message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [None, 2])
 def test_separate_fits(samples, tmp_path, monkeypatch, shards):
     """Each stop comes one fit later than the one before it; fits on shards have one answer."""

@@ -66,6 +66,7 @@ def same(first, second):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "options"), [FIRST, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)], ids=str
 )

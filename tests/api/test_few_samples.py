@@ -70,6 +70,7 @@ def test_a_permutation_of_the_group_has_the_law_of_the_statistic():
     assert low <= 5
 
 
+@pytest.mark.slow
 def test_a_permutation_of_the_group_finds_what_it_decides():
     x = np.random.default_rng(0).integers(0, 2, (80, 4))
     x[:, 1] = np.where(np.arange(80) < 60, x[:, 0], x[:, 1])

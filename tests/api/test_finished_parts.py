@@ -101,6 +101,7 @@ def test_the_same_bits_after_a_stop_at_any_part(tmp_path, monkeypatch, answers, 
         same(computation(answers, checkpoint=ff.Checkpoint(state, resume=True)), whole)
 
 
+@pytest.mark.slow
 def test_other_computations_and_damage_are_refused(tmp_path, answers):
     state = tmp_path / "state"
     resumed = ff.Checkpoint(state, resume=True)
@@ -154,6 +155,7 @@ def test_other_computations_and_damage_are_refused(tmp_path, answers):
         ff.fit(MODEL, only(answers), checkpoint=resumed)
 
 
+@pytest.mark.slow
 def test_cross_validation_of_a_tagger(tmp_path, monkeypatch):
     X = [[f"w{(3 * i + j) % 17}" for j in range(2 + i % 5)] for i in range(40)]
     y = [[("A", "B")[int(word[1:]) % 2] for word in sentence] for sentence in X]

@@ -124,6 +124,7 @@ def test_importance_weights_multiply_samples():
     np.testing.assert_allclose(fit.theta, doubled.theta, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_missing_values_are_summed_out():
     x = data(300).astype(float)
     x[np.random.default_rng(1).random(x.shape) < 0.15] = np.nan
@@ -502,6 +503,7 @@ def test_separation_of_free_tables_is_seen_although_no_parameter_is_far_out(poli
         ff.refine(fit, "optimal")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["PL1", "FL"])
 def test_free_tables_with_enough_samples_do_not_separate(policy):
     model, x = _strong_loop(200_000)

@@ -59,6 +59,7 @@ def test_couplings_of_chains_are_transitions():
     assert found.values[1, 0] == theta[names.index("b->a")]
 
 
+@pytest.mark.slow
 def test_transitions_of_chains_are_drawn_as_a_matrix():
     x = [[{"w": "a"}, {"w": "b"}], [{"w": "b"}, {"w": "a"}, {"w": "a"}]]
     tagger = ff.CRFTagger(sigma2=1).fit(x, [["A", "B"], ["B", "A", "A"]])

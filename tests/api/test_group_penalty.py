@@ -25,6 +25,7 @@ def letters():
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [5.0, 20.0])
 def test_two_states_are_an_l1_penalty(answers, weight):
     """The smallest norm of a 2 × 2 table with the log odds ratio w is |w| / 2, so λ of tables is λ / 2 of couplings."""

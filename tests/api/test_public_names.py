@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_submodule_does_not_hide_the_function_of_its_name():
     code = (
         "import numpy as np\nimport fieldfit as ff\nmodel = ff.BoltzmannMachine(3)\n"

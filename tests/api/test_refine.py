@@ -121,6 +121,7 @@ def test_size_of_the_specification_test_with_moments_from_draws(monkeypatch: pyt
     assert rejected <= 6
 
 
+@pytest.mark.slow
 def test_a_first_stage_with_nothing_to_gain_keeps_its_weights() -> None:
     """16 weakly coupled variables, with more states than are summed: estimate and errors are PL1's."""
     model = ff.BoltzmannMachine(16, biases=True, states=(-1, 1))
@@ -343,6 +344,7 @@ def test_one_by_one_scores_are_accepted_and_have_honest_errors() -> None:
     assert 0.85 <= np.sqrt(np.mean(sizes**2) / np.mean(errors**2)) <= 1.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", ["optimal", "0.2*FL"])
 def test_covariates_whose_squares_overflow_are_refused(second: str) -> None:
     random = np.random.default_rng(0)

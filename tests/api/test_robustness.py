@@ -227,6 +227,7 @@ def test_gross_error_sensitivity_is_the_largest_influence_of_any_state():
     assert ff.fit(MODEL, X, "PL1").gross_error_sensitivity().standardised > np.sqrt(10)
 
 
+@pytest.mark.slow
 def test_plots_show_the_tables(tmp_path):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -75,6 +75,7 @@ def test_conditional_models_and_missing_values_have_both_kinds(missing):
     assert "states" in fit.dense_accuracy("model").method
 
 
+@pytest.mark.slow
 def test_models_that_forbid_states_have_expectations_over_the_others():
     forbidden = np.array([[0.0, 0.2], [0.1, -np.inf]])
     one, both = [0.0, 1.0], [[0.0, 0.0], [0.0, 1.0]]
@@ -113,6 +114,7 @@ def test_a_missing_observation_has_no_model_based_expectation():
         fit.standard_errors("model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma2", [None, 0.5])
 def test_products_give_what_matrices_give(sigma2):
     fit = ff.fit(MODEL, X, POLICY, sigma2=sigma2, fixed={"x0:x1": -1.0})
@@ -246,6 +248,7 @@ def test_the_summary_says_how_to_get_at_theta0():
     assert "L1: estimates at or near 0" in ff.fit(MODEL, X, "PL1", l1=5.0).summary()
 
 
+@pytest.mark.slow
 def test_a_debiased_function_does_not_depend_on_the_kind_of_its_error(monkeypatch):
     monkeypatch.setattr(expectations, "MOST_ENUMERATED_STATES", 1)  # so that model-based errors are simulated
     fit = ff.fit(MODEL, X[:400], POLICY, sigma2=0.2)
@@ -283,6 +286,7 @@ def test_simulated_errors_of_many_parameters_say_how_far_they_are_off(monkeypatc
     assert ff.fit(MODEL, X, "FL").functional("x0:x1", kind="model").caution == ""  # nothing is simulated
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["FL", POLICY, "Partition(2)"])
 def test_covariances_are_symmetric_to_the_bit(policy):
     values = X[:500].astype(float)

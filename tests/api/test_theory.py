@@ -58,6 +58,7 @@ def score_by_differences(*component):
     return central_gradient(lambda t: MODEL.conditional(t, values, *component), THETA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [

@@ -126,6 +126,7 @@ ROWS, COUNTS = np.unique(X, axis=0, return_counts=True)
 BIASED = ff.BoltzmannMachine(4, biases=True)
 
 
+@pytest.mark.slow
 def test_cross_validation_with_counts_is_that_of_repeated_rows():
     options: dict[str, Any] = {"sigma2": [None, 0.05], "folds": 3, "random_state": 2}
     counted = ff.cross_validate(MODEL, ROWS, ["PL1", "FL"], sample_weight=COUNTS, weight_kind="counts", **options)

@@ -206,6 +206,7 @@ def test_the_trace_with_importance_weights_takes_no_form_for_granted(by_products
     assert estimate == pytest.approx(exact_probes(fit, accuracy, 2)[1], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [pytest.param(1.0, marks=pytest.mark.slow), 2.0])
 @pytest.mark.parametrize("sigma2", [pytest.param(None, marks=pytest.mark.slow), 5.0])
 def test_the_trace_by_the_information_identity_of_a_small_model(sigma2, beta, by_products):

@@ -232,6 +232,7 @@ def test_refined_estimates(scale, unscaled):
     np.testing.assert_allclose(theory.standard_errors(1) * sizes(scale), reference.standard_errors(1), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", LARGEST)
 @pytest.mark.parametrize("form", ["exact", "diagonal"])
 def test_weights_in_both_forms(scale, form, unscaled):

@@ -162,6 +162,7 @@ def test_refusals(refused, run, train, model, tmp_path):
     assert "boltzmann" in refused("predict", by_hand, train)
 
 
+@pytest.mark.slow
 def test_automatic_weights_are_shown(run, train):
     ran = run("fit", "boltzmann-chain", train, "--policy", "PL1 + PL2", "--weights", "auto", "--rows", 0)
     assert ran.code == 0, ran.err

@@ -135,6 +135,7 @@ def test_ctrl_c_keeps_the_estimate(run, train, monkeypatch, tmp_path):
     assert run("predict", out, train).code == 0
 
 
+@pytest.mark.slow
 def test_a_preset_that_leaves_a_column_out_says_so_and_chunker_uses_it(run, train):
     told = "do not use column 1 (DT, NN, VB, …); column 0 is the word. 'chunker' uses the words and column 1"
     words = run("fit", "crf", train, "--features", "tagger", "--json", "--rows", 0)

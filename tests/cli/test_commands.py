@@ -20,6 +20,7 @@ from fieldfit.cli.app import build
 from fieldfit.types import DataError
 
 
+@pytest.mark.slow
 def test_help_lists_every_command_and_version_is_the_package_s(run):
     shown = run("--help")
     assert shown.code == 0
@@ -168,6 +169,7 @@ def test_few_groups_are_named(run, votes, tmp_path):
     assert "Caution: 0.4 groups for each parameter, robust errors may be far too small" in words
 
 
+@pytest.mark.slow
 def test_groups_give_cluster_robust_errors(run, tmp_path):
     random = np.random.default_rng(0)
     rows = np.repeat(random.integers(0, 2, (80, 3)), 4, axis=0)
@@ -317,6 +319,7 @@ def test_output_without_unicode_or_colour(saved):
     assert b"\x1b" not in table.stdout
 
 
+@pytest.mark.slow
 def test_a_command_imports_no_other_command():
     code = (
         "import sys\nfrom fieldfit.cli import main\nassert main(['plan', '--help']) == 0\n"
@@ -339,6 +342,7 @@ def test_until_ctrl_c_is_handled_nothing_else_is_imported():
     assert ran.stdout.split() == ["fieldfit", "fieldfit.cli"]
 
 
+@pytest.mark.slow
 def test_help_does_not_import_what_it_does_not_need():
     code = (
         "import sys\nfrom fieldfit.cli import main\nassert main(['--help']) == 0\n"
@@ -351,6 +355,7 @@ def test_help_does_not_import_what_it_does_not_need():
     assert ran.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_small_fit_imports_neither_scipy_nor_pandas(tmp_path):
     table = tmp_path / "table.csv"
     random = np.random.default_rng(0)

@@ -149,6 +149,7 @@ def test_a_file_that_is_no_alignment(run, family):
     assert "is empty" in run("contacts", empty).err
 
 
+@pytest.mark.slow
 def test_a_focus_sequence_and_distances_of_all_columns(run, family, tmp_path):
     """The focus sequence lacks the last column, for which the file has distances nevertheless."""
     path, distances = family
@@ -166,6 +167,7 @@ def test_a_focus_sequence_and_distances_of_all_columns(run, family, tmp_path):
     assert read_plmc(out / "parameters.plmc").numbering.tolist() == list(range(11, 19))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_said_is_told(run, family, tmp_path):
     path, distances = family
     options = ("--alphabet", "rna", "--threads", 1)

@@ -41,6 +41,7 @@ def table(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
+@pytest.mark.slow
 def test_a_grid_with_a_missing_covariate(run, refused, grid, tmp_path):
     path, water, y = grid
     saved = tmp_path / "field.ff"
@@ -91,6 +92,7 @@ def test_names_three_labels_and_known_ones(run, ring, tmp_path):
     np.testing.assert_allclose(document["probability"], crf.predict_proba(age[:, None]), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_what_is_refused(refused, run, ring, tmp_path, votes):
     nodes, edges, _, _ = ring
     named = ("--edges", edges, "--id", "who")

@@ -112,6 +112,7 @@ def test_an_interrupt_that_is_lost_in_a_callback_from_c_comes_again(capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_python_ends_has_no_traceback(tmp_path):
     """As after a sweep on several processes, whose threads Python waits for."""
     code = """
@@ -127,6 +128,7 @@ sys.exit(main())
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs the signals of a process as text")
 def test_worker_processes_do_not_get_the_interrupt_of_a_terminal():
     code = """

@@ -189,6 +189,7 @@ def test_bad_policies(refused, votes, policy, expected):
     assert expected in refused("fit", "boltzmann", votes, "--policy", policy)
 
 
+@pytest.mark.slow
 def test_bad_numbers_and_lists(refused, votes):
     assert "--states" in refused("fit", "boltzmann", votes, "--states", "1")
     assert "two numbers" in refused("fit", "boltzmann", votes, "--states", "no,yes")

@@ -153,6 +153,7 @@ def test_discoveries_with_few_samples_have_a_warning_in_the_words_of_the_command
     assert "fit." not in warned[0]
 
 
+@pytest.mark.slow
 def test_the_picture_has_the_chosen_parameters(run, nested, tmp_path):
     assert run("show", nested[0], "--parameter", "b:*", "--coefficients-to", tmp_path).code == 0
     lines = (tmp_path / "coefficients.csv").read_text(encoding="utf-8").splitlines()[1:]
@@ -195,6 +196,7 @@ def test_pages_of_the_command_line_speak_of_commands(run, tmp_path, samples):
     assert "fit.goodness_of_fit() gives p-values" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_sentences_come_back_too(run, tmp_path):
     train, saved = tmp_path / "train.txt", tmp_path / "crf.ff"
     train.write_text(SENTENCES * 5, encoding="utf-8")

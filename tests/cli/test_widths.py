@@ -1,4 +1,4 @@
-"""Tables in terminals of 80 and 120 columns: names stay on one line, and are shortened only where they must be."""
+"""Tables in terminals: names stay on one line, and are shortened only where they must be."""
 
 import re
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fieldfit.cli.output import print_table
-from fieldfit.cli.widths import column_widths, shorten_words
+from fieldfit.cli.widths import column_widths, columns_that_fit, shorten_words
 from fieldfit.report.table import PlainTable
 
 JUSTICES = ["Rehnquist", "Stevens", "O.Connor", "Scalia", "Kennedy"]
@@ -20,16 +20,33 @@ def court(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [45, 50, 60, 80, 120])
 def test_names_of_parameters_stay_on_one_line(court, run, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     printed = run("fit", "boltzmann", court).out.splitlines()
-    assert max(map(len, printed)) <= width
     lines = [line for line in printed if re.search(r"-?\d\.\d{4}", line) and ":" in line.split()[0]]
     assert len(lines) == 10
+    assert max(map(len, lines)) <= width
     names = {line.split()[0] for line in lines}
     assert "Rehnquist:O.Connor" in names
     assert not any("…" in name for name in names)
+
+
+def test_optional_columns_are_left_out_only_where_that_keeps_names_whole():
+    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 80) == 7
+    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 60) == 5
+    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 54) == 4
+    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 40) == 3
+    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 30) == 7
+    assert columns_that_fit([18, 8], (), 10) == 2
+
+
+def test_a_narrow_terminal_names_the_columns_that_it_leaves_out(court, run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    printed = run("fit", "boltzmann", court).out
+    assert "Columns left out in this narrow terminal: 95% from, to (see --json)." in " ".join(printed.split())
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "left out" not in run("fit", "boltzmann", court).out
 
 
 @pytest.mark.parametrize("width", [80, 120])

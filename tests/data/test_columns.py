@@ -145,6 +145,7 @@ token = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1).filt
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(token, token), min_size=1, max_size=4), max_size=4), st.sampled_from("\t "))
 def test_what_is_written_is_read(sentences, separator):

@@ -100,6 +100,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=json_values)
 def test_any_header_comes_back(tmp_path, value):
@@ -400,6 +401,7 @@ def test_a_limit_may_be_raised_for_files_that_are_trusted(tmp_path):
     assert same(read_container(path, max_bytes=100_000)[1]["a"], np.zeros(1000))
 
 
+@pytest.mark.slow
 def test_a_directory_of_many_members_is_refused_unread(tmp_path):
     path = tmp_path / "a.ff"
     with zipfile.ZipFile(path, "w") as archive:
@@ -483,6 +485,7 @@ def test_inserted_and_removed_bytes_give_the_right_data_or_an_error(sample, data
     right_or_refused(whole[:start] + data.draw(st.binary(max_size=50)) + whole[stop:], arrays, path)
 
 
+@pytest.mark.slow
 def test_a_small_file_that_would_unpack_to_gigabytes_is_refused_before_it_is_unpacked(tmp_path):
     path = tmp_path / "bomb.ff"
     write_container(path, HEADER, {"codes": np.zeros(300 * 2**20, dtype=np.int8)})

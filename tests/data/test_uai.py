@@ -63,6 +63,7 @@ def test_a_bayes_network_on_one_line_and_a_constant_factor(file):
     assert field.tables[1] == 3
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_network_comes_back(tmp_path_factory, data):

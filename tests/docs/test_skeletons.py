@@ -35,6 +35,7 @@ def ring():
     del Model.registry["ring"]
 
 
+@pytest.mark.slow
 def test_the_model(ring, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(TESTS / "models")
     contract = importlib.import_module("contract")
@@ -100,6 +101,7 @@ def onestep(monkeypatch):
     second_stages.cache_clear()
 
 
+@pytest.mark.slow
 def test_the_second_stage(onestep, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(TESTS / "refinement")
     contract = importlib.import_module("stage_contract")

@@ -177,6 +177,7 @@ def test_l1_makes_weights_exactly_zero_at_the_optimum(toy):
     assert fitted.fit_.composite_log_likelihood == pytest.approx(fitted.log_likelihood(X, y).sum(), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_sigma2_by_cross_validation(toy):
     _, X, y = toy
     fitted = ff.CRFTagger("PL1", sigma2=[1e-3, 5.0]).fit(X, y)
@@ -456,6 +457,7 @@ def test_clone_pickle_and_params(tagger, unseen):
     assert again.predict(unseen[1]) == tagger.predict(unseen[1])
 
 
+@pytest.mark.slow
 def test_cross_validation_grid_search_and_pipelines(toy):
     _, X, y = toy
     scores = cross_val_score(ff.CRFTagger("PL1"), X, y, cv=3)
@@ -494,6 +496,7 @@ def test_the_checks_of_scikit_learn_that_apply(name):
     getattr(estimator_checks, name)("CRFTagger", ff.CRFTagger())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("c1", [0.0, 0.3])
 def test_sklearn_crfsuite_takes_and_gives_the_same(toy, unseen, c1):
     peer_module = pytest.importorskip("sklearn_crfsuite", reason="needs sklearn-crfsuite, the peer")

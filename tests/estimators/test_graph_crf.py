@@ -45,6 +45,7 @@ def test_known_neighbours_help(field):
     assert np.log(helped).mean() > np.log(alone).mean() + 0.05
 
 
+@pytest.mark.slow
 def test_gibbs_draws_take_over_where_the_graph_is_wide(field):
     X, y = field
     crf = ff.GraphCRF(grid=(12, 12), draws=2000).fit(X, y)

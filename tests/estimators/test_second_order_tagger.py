@@ -64,6 +64,7 @@ def test_compaction_drops_weights_and_tells_the_loss(tagger, toy, tmp_path):
     assert tagger.compact(0.0).compaction_.loss == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_sigma2_by_cross_validation_when_triples_are_forbidden(toy):
     """A triple that only one fold has is possible in the others."""
     fitted = ff.CRFTagger(sigma2=[0.1, 10.0], order=2, unseen_transitions="forbidden").fit(toy[1], toy[2])

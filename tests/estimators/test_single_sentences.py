@@ -50,6 +50,7 @@ def test_what_cannot_be_read_is_explained_and_empty_sentences_are_empty():
     assert tagger.predict([(["bias"], ["bias"])]) == [tagger.predict_single([["bias"], ["bias"]])]
 
 
+@pytest.mark.slow
 def test_a_tagger_is_forgotten_with_its_fit():
     X, y = corpus("lists")
     before = len(single_sentences._TAGGERS)

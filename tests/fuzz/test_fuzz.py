@@ -99,6 +99,7 @@ def test_the_command_runs_cases_in_processes_of_its_own():
     assert " 0 failed" in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_changed_store_has_the_same_result_in_a_file_and_in_memory(monkeypatch):
     """Most cases have no file."""
     stores = targets.stores

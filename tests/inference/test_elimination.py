@@ -114,6 +114,7 @@ def transfer_matrix(model, theta, rows, columns):
     return log_z, marginals
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "columns"), [(10, 10), (4, 200)])
 def test_large_grids_agree_with_the_transfer_matrix(rows, columns):
     model, theta = ising_grid(rows, columns)

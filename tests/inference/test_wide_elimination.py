@@ -45,6 +45,7 @@ def fields(draw):
     return graph, tables, evidence
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always_wide", "memory")
 def test_log_partition_marginals_and_best_state_agree_with_enumeration():
     @settings(max_examples=examples(100), deadline=None)

@@ -58,6 +58,7 @@ fails()
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_interpreter_ends():
     ended = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert ended.returncode == 1

@@ -51,6 +51,7 @@ def triples():
     return model.compile(data, selection), np.zeros(model.n_parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [fields, triples])
 def test_signals_are_handled_while_a_problem_is_evaluated(make):
     """Signals during a call that does not look are handled once, after it; here several are, at one instruction."""
@@ -67,6 +68,7 @@ def test_signals_are_handled_while_a_problem_is_evaluated(make):
     assert max(places.values()) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [pytest.param(fields, marks=pytest.mark.slow), triples])
 def test_one_evaluation_is_interrupted(handler, make):
     problem, theta = make()

@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import fieldfit
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_stub_is_that_of_the_compiled_module(tmp_path):
     out = tmp_path / "_kernels.pyi"
     for command in (

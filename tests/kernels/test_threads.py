@@ -46,6 +46,7 @@ def test_processes_forked_after_a_parallel_fit_fit_with_one_thread_and_end():
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_process_forked_before_parallel_work_keeps_its_threads():
     code = "import os\nfrom fieldfit.threads import get_threads\n_ = os.wait() if os.fork() else print(get_threads())"

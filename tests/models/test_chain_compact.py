@@ -42,6 +42,7 @@ def same(one, other):
         np.testing.assert_allclose(other[name], numbers, rtol=1e-12, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("valued", [False, True])
 def test_all_sums_are_those_with_lists(options, valued, monkeypatch):
@@ -119,6 +120,7 @@ def test_long_sequences_with_many_labels_are_those_of_single_sequences(pairs, la
     np.testing.assert_allclose(gradient, np.sum([part for _, part in parts], axis=0), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pairs", "valued", "compact"),
     [

@@ -170,6 +170,7 @@ def sentences() -> Sequences:
     return Sequences(offsets, np.arange(n + 1) * 6, indices.reshape(-1), None, labels.astype(np.int32), 1_500, K)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", ["observed", "all"])
 @pytest.mark.parametrize("l1", [pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 def test_a_fit_has_the_same_optimum(pairs, l1, monkeypatch):

@@ -91,6 +91,7 @@ def test_other_weights_of_the_families(gappy):
     np.testing.assert_allclose(fast.value_grad(theta)[1], general.value_grad(theta)[1], atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_no_bit(gappy):
     model = MODELS["0/1"]()
     theta = np.random.default_rng(2).normal(size=model.n_parameters)
@@ -101,6 +102,7 @@ def test_the_number_of_threads_changes_no_bit(gappy):
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.slow
 def test_a_fit_has_the_optimum_and_the_errors_of_the_general_engine(monkeypatch):
     model = ff.BoltzmannMachine(6, biases=True)
     theta = np.random.default_rng(0).normal(scale=0.5, size=model.n_parameters)

@@ -166,6 +166,7 @@ def test_gradient_and_hessian_by_differences() -> None:
     np.testing.assert_allclose((up[1] - down[1]) / (2 * step), fast.hessian_product(theta, v), rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["many sites", "complete, 3 states", "a site without edges"])
 def test_one_thread_equals_two(name: str) -> None:
     fast, _, random = compiled(name, "PL1", 2000 if name == "many sites" else 9000)
@@ -206,6 +207,7 @@ def test_which_problems_use_the_kernel() -> None:
     assert [type(part) for part in problem.parts] == [PottsProblem, FieldProblem]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["FL", "PL7", "PL4"])
 def test_samples_with_the_same_rest_share_one_sum(policy: str) -> None:
     """3^8, 3^7 or 3^4 states once for each configuration of the rest, not once for each of the 3,000 samples."""

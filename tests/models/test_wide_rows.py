@@ -66,6 +66,7 @@ def compiles(model, data, policy, row):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph", "policy"),
     [

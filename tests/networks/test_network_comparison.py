@@ -18,6 +18,7 @@ def two_groups(draw, chain):
     return pd.concat([draw(400, 1).assign(group="with"), draw(400, 2, other).assign(group="without")])
 
 
+@pytest.mark.slow
 def test_a_difference_is_found_in_its_place(two_groups):
     compared = networks.compare_groups(two_groups, by="group", permutations=199)
     assert compared.groups == ("with", "without")

@@ -313,6 +313,7 @@ def test_predictability(frame):
     assert table["normalised"]["b"] > 0.2
 
 
+@pytest.mark.slow
 def test_a_nearly_separated_column_has_a_caution():
     random = np.random.default_rng(0)
     first = random.random(120) < 0.5

@@ -18,6 +18,7 @@ def conditional_gradient(x, couplings, thresholds):
     return both + both.T, residual.mean(axis=0)
 
 
+@pytest.mark.slow
 def test_the_joint_path_satisfies_its_optimality_conditions(frame):
     _, path = networks.joint_network(frame)
     x = frame.to_numpy(dtype=float)
@@ -35,6 +36,7 @@ def test_the_joint_path_satisfies_its_optimality_conditions(frame):
     assert np.count_nonzero(path.thetas[0, :10]) == 0
 
 
+@pytest.mark.slow
 def test_the_joint_network_finds_the_chain(frame, chain):
     network, path = networks.joint_network(frame, gamma=0.5)
     assert np.array_equal(np.sign(network.couplings), np.sign(chain))
@@ -77,6 +79,7 @@ def general_problem(codes, largest_table=1 << 22):
     return model.compile(table, as_policy("PL1").bind(model.structure(table)).draw(0, 0, table.n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("largest_table", [8, 9, 64])
 def test_rows_that_are_too_wide_are_those_of_a_general_graph(gappy, largest_table):
     with pytest.raises(WidthError) as refused:
@@ -121,6 +124,7 @@ def test_screening_objectives_are_zero_in_gradient_at_the_truth():
             np.testing.assert_allclose(fun(at)[1], differences, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_moments_of_data_and_network(frame):
     network = networks.nodewise_network(frame)
     found = networks.compare_moments(frame, network, draws=2000)

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 from fieldfit.threads import one_blas_thread
 with one_blas_thread():
@@ -15,12 +17,14 @@ with one_blas_thread():
 """
 
 
+@pytest.mark.slow
 def test_a_library_that_comes_later_is_limited_too():
     two = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}  # also on a machine with one core
     ran = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=two)
     assert ran.stdout.strip() == "1"
 
 
+@pytest.mark.slow
 def test_a_context_inside_another_leaves_the_limit_to_the_outer_one():
     nested = """
 from threadpoolctl import threadpool_info

@@ -79,6 +79,7 @@ def test_shrinkage_in_closed_form():
     assert 0 < (norms < 1.5).sum() < 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [2.0, 8.0, 30.0])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_optimality_conditions_and_plain_proximal_steps(weight, scaled):

@@ -134,6 +134,7 @@ def proximal_gradient(fun, x, l1, step, iterations):
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("l1", "l2"), [(2.0, 0.0), (2.0, 3.0), (10.0, 0.5)])
 def test_agrees_with_proximal_gradient_steps(l1, l2):
     X, y = logistic_data()
@@ -147,6 +148,7 @@ def test_agrees_with_proximal_gradient_steps(l1, l2):
     np.testing.assert_array_equal(solution.x == 0, oracle == 0)
 
 
+@pytest.mark.slow
 def test_correlated_columns_need_few_evaluations():
     """Columns with common factors: the Hessian on the coordinates in use is what counts, and is what is modelled."""
     rng = np.random.default_rng(7)

@@ -117,6 +117,7 @@ def sparse_regression():
     return fun
 
 
+@pytest.mark.slow
 def test_coordinates_that_stand_still_are_left_out_of_the_pairs_and_change_no_optimum(monkeypatch):
     fun, first = sparse_regression(), Kept()
     minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9, max_iter=6, keeper=first)
@@ -132,6 +133,7 @@ def test_coordinates_that_stand_still_are_left_out_of_the_pairs_and_change_no_op
     assert abs(found.value - plain.value) < 1e-10 * abs(plain.value)
 
 
+@pytest.mark.slow
 def test_a_descent_on_moving_coordinates_goes_on_with_the_same_bits():
     fun = sparse_regression()
     whole, first = minimise_proximal(fun, np.zeros(6_000), 40.0, gtol=1e-9), Kept()

@@ -109,6 +109,7 @@ def test_one_evaluation_an_iteration_in_the_common_case():
     assert solution.evaluations <= solution.iterations + 5
 
 
+@pytest.mark.slow
 def test_hessian_products_are_counted():
     problem = rosenbrock(40)
     calls = 0
@@ -315,6 +316,7 @@ def test_a_gradient_that_is_wrong_is_not_called_converged():
     assert not solution.converged
 
 
+@pytest.mark.slow
 def test_a_buffer_that_the_objective_reuses():
     problem = rosenbrock(40)
     buffer = np.empty(40)

@@ -44,6 +44,7 @@ def conditions(problem, x):
     return max(away.max(), (np.abs(gradient) - L1)[x == 0].max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_optimum_is_the_same_and_few_coordinates_are_evaluated(seed):
     problem = Regression(seed)
@@ -61,6 +62,7 @@ def test_the_optimum_is_the_same_and_few_coordinates_are_evaluated(seed):
     assert conditions(problem, found.x) < 1e-8
 
 
+@pytest.mark.slow
 def test_coordinates_that_have_to_leave_zero_come_back(monkeypatch):
     """Everything at 0 is left out, and nothing is checked until the rest has converged."""
     monkeypatch.setattr(working_set, "_SAFE_SHARE", 1.0)
@@ -93,6 +95,7 @@ class Kept:
         self.last = state()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [1, 5, 6, 9, 14])
 def test_a_descent_goes_on_with_the_same_bits(cut):
     problem = Regression()
@@ -106,6 +109,7 @@ def test_a_descent_goes_on_with_the_same_bits(cut):
     assert rest.iterations == whole.iterations
 
 
+@pytest.mark.slow
 def test_a_problem_that_gains_nothing_is_asked_once():
     problem, asked = Regression(), []
 
@@ -132,6 +136,7 @@ def test_vectors_of_the_descent_are_those_of_the_set():
     assert set(np.flatnonzero(first.last["x"])) <= set(inside)
 
 
+@pytest.mark.slow
 def test_a_search_that_fails_is_repeated_with_all_coordinates():
     """A smaller function whose values are wrong: its searches fail, and the descent goes on without it."""
     problem = Regression()

@@ -71,6 +71,7 @@ def test_every_figure_has_a_line_in_the_table():
     ]
 
 
+@pytest.mark.slow
 def test_selection_picture_has_a_diamond_for_each_selection():
     from fieldfit.report.boxes import SelectionBox, draw_boxes
 

@@ -126,6 +126,7 @@ def test_small_chains_differ_in_length_and_labels():
         assert sorted(set(made.labels.tolist())) == list(range(chain.n_labels))
 
 
+@pytest.mark.slow
 def test_the_row_of_small_chains_counts_all_seeds(monkeypatch):
     monkeypatch.setattr("fieldfit_paper.small_chain.SEEDS", SEEDS[:2])
     row = diagonal_claim()

@@ -10,6 +10,7 @@ from fieldfit_paper import refined_frontier
 from fieldfit_paper.figure3 import FAMILIES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_refined_estimators_lie_below_every_mixture_that_costs_as_much_or_less(place):
     case = refined_frontier.cases()[place]

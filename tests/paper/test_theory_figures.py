@@ -50,6 +50,7 @@ def test_figure_2_has_the_known_ends_and_shapes():
     assert min(r["det"] for r in records) == pytest.approx(1.0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_figure_3_costs_and_variances_are_those_of_the_policies():
     records, pure = figure3.compute("small"), figure3.pure_policies()
     assert {own["policy"]: round(own["flops"], 6) for own in pure} == {

@@ -197,6 +197,7 @@ def test_the_search_counts_the_runs_that_it_made(five, monkeypatch):
     assert budgets[-1] <= 20 - (ends[0] - plan.survey.began) - 3 * 0.6
 
 
+@pytest.mark.slow
 def test_words_fit_what_was_asked(five):
     model, _, x = five
     free = ff.plan(model, x, policies=["PL1", "FL"]).explain()
@@ -235,6 +236,7 @@ def test_a_busy_machine_changes_neither_what_a_survey_compares_nor_what_it_spend
     assert any(">>" in own.policy for own in plan.candidates)
 
 
+@pytest.mark.slow
 def test_a_plan_runs_no_fit_and_charges_every_one_with_its_fixed_seconds(five, monkeypatch):
     """Reading the policy, checks and the result take as long as a dozen evaluations of a small table."""
     model, _, x = five

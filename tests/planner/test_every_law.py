@@ -102,6 +102,7 @@ def test_laws_are_mixed_with_others(five):
         assert variance == pytest.approx(ff.theory(model, plan.theta, text).efficiency("root"), rel=1e-8)
 
 
+@pytest.mark.slow
 def test_means_over_samples_know_the_noise_of_every_law(five, monkeypatch):
     """Means over 1,000 samples and two draws of Z for each: the trace has a standard error of about 2.5%."""
     model, _, x = five
@@ -114,6 +115,7 @@ def test_means_over_samples_know_the_noise_of_every_law(five, monkeypatch):
         assert columns(plan)[text] == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_law_of_this_file_is_planned(five):
     model, _, x = five
     law = OneOf(Term(PseudoLikelihood(1)))

@@ -46,6 +46,7 @@ def test_what_is_no_functional_is_refused(given, message):
         NamedFunctionals(given, NAMES)(np.zeros(5))
 
 
+@pytest.mark.slow
 def test_a_contrast_is_judged_by_its_own_variance_in_every_form(five):
     model, _, x = five
     names = model.with_names([f"x{k}" for k in range(5)]).parameter_names
@@ -68,6 +69,7 @@ def test_a_contrast_is_judged_by_its_own_variance_in_every_form(five):
     assert next(iter(forms[0])) in plans[0].kind
 
 
+@pytest.mark.slow
 def test_contrasts_on_the_command_line(five, tmp_path, capsys):
     path = tmp_path / "data.csv"
     np.savetxt(path, five[2][:500], fmt="%d", delimiter=",", header="a,b,c,d,e", comments="")

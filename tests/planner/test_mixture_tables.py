@@ -8,6 +8,7 @@ from fieldfit.planner import directions
 from fieldfit.planner.pictures import mixture_tables
 
 
+@pytest.mark.slow
 def test_families_alone_have_the_variances_of_the_plan(monkeypatch):
     monkeypatch.setattr(directions, "_MANY_DIRECTIONS", 4)  # a criterion of random directions, as for many parameters
     monkeypatch.setattr(directions, "_SEARCHED", 3)

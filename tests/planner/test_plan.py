@@ -113,6 +113,7 @@ def test_plain_policies_are_called_by_their_names(five):
     assert plain.next_better.policy in plain.explain()
 
 
+@pytest.mark.slow
 def test_efficiency_buys_the_cheapest_that_is_accurate_enough(five):
     model, _, x = five
     plan = ff.plan(model, x, efficiency=1.06)
@@ -208,6 +209,7 @@ def test_simulated_samples_never_make_anything_better_than_maximum_likelihood(mo
     assert table.loc["0.2*PL1/row", "variance"] < 4.5 * table.loc["PL1", "variance"]
 
 
+@pytest.mark.slow
 def test_sampled_variances_state_their_error(monkeypatch, five):
     model, _, x = five
     policies = ["PL1", "PL2", "FL", "Partition(2)"]

@@ -38,6 +38,7 @@ def test_json_has_the_table(data, capsys):
     assert document["best"] in ("PL1", "Partition(2)")
 
 
+@pytest.mark.slow
 def test_potts_and_refusals(data, capsys):
     assert main(["plan", "potts", str(data), "--edges", "grid:1x5", "-p", "PL1", "-p", "FL", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["best"] == "FL"
@@ -70,6 +71,7 @@ def test_a_tagger_is_planned_from_a_file_of_sentences(sentences, capsys):
     assert document["reference"] == "FL"
 
 
+@pytest.mark.slow
 def test_a_file_in_the_place_of_the_model_means_boltzmann(data, capsys):
     shown = []
     for command in (["boltzmann", str(data)], [str(data)], ["-p", "PL1", str(data)]):

@@ -15,6 +15,7 @@ def grid():
     return model, np.concatenate([couplings, np.zeros(9)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "flops"), [(80, 5e6), (400, 2e7), pytest.param(3000, 2e8, marks=pytest.mark.slow)])
 def test_a_budget_in_flops_is_kept(grid, n, flops):
     model, theta = grid
@@ -28,6 +29,7 @@ def test_a_budget_in_flops_is_kept(grid, n, flops):
         assert plan.best_candidate.variance <= plain.variance * 1.02
 
 
+@pytest.mark.slow
 def test_second_stages_are_planned_before_families_take_all(grid):
     model, theta = grid
     plan = ff.plan(model, model.sample(theta, 400, random_state=1).values, flops=2e7)
@@ -64,6 +66,7 @@ def test_a_part_with_few_samples_is_the_last_resort(grid):
     assert plan.within(flops=1.01 * enough.flops).best == "0.5*PL1/row"
 
 
+@pytest.mark.slow
 def test_where_the_samples_contradict_the_model_variances_are_robust():
     """The distribution of docs/robustness.md, which is not in the family: there PL1 varies less than FL."""
     model = ff.BoltzmannMachine(4)
@@ -82,6 +85,7 @@ def test_where_the_samples_contradict_the_model_variances_are_robust():
     assert "do not follow" not in ff.plan(model, right, policies=["PL1", "PL2", "FL"]).explain()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (7, 9))])
 def test_the_noise_of_a_law_is_no_evidence_against_the_model(seed):
     """Rare selections with large weights: a few draws of Z say little about their noise, and nothing about the model."""
@@ -97,6 +101,7 @@ def test_the_noise_of_a_law_is_no_evidence_against_the_model(seed):
     assert "do not follow" not in plan.explain()
 
 
+@pytest.mark.slow
 def test_few_samples_are_said_first_with_a_penalty_too():
     model = ff.BoltzmannMachine.grid(5, 5, biases=True)
     x = model.sample(np.zeros(model.n_parameters), 200, random_state=0).values
@@ -110,6 +115,7 @@ def test_few_samples_are_said_first_with_a_penalty_too():
     assert part.explain().startswith("Caution: '0.5*PL1/row' uses about 200 of 400 samples")
 
 
+@pytest.mark.slow
 def test_samples_with_too_many_missing_values_are_dropped_from_a_plan():
     model = ff.BoltzmannMachine(12, biases=True, largest_table=1 << 8)
     x = model.sample(np.zeros(model.n_parameters), 300, random_state=0).values.astype(float)

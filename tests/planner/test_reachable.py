@@ -84,6 +84,7 @@ def test_plain_policies_are_in_every_table(plan):
     assert "Shown are" not in plan[2].plain_table().note
 
 
+@pytest.mark.slow
 def test_what_costs_hardly_more_counts_as_cheap(plan):
     first = plan[2].candidates[0]
     cheap = replace(first, policy="a", cost=1.0, variance=3.0, affordable=False)
@@ -96,6 +97,7 @@ def test_what_costs_hardly_more_counts_as_cheap(plan):
     assert (best.policy, "too small for any" in why) == ("b", True)
 
 
+@pytest.mark.slow
 def test_a_plan_without_a_budget_is_plain_json(plan):
     model, x, _ = plan
     document = ff.plan(model, x[:500]).to_dict()
@@ -103,6 +105,7 @@ def test_a_plan_without_a_budget_is_plain_json(plan):
     json.dumps({key: value for key, value in document.items() if key != "policies"}, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_columns_that_fit_refuses_are_refused(plan):
     model, x, _ = plan
     still = x.copy()

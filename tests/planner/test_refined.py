@@ -32,6 +32,7 @@ def by_policy(plan, column="variance"):
     return plan.table.set_index("policy")[column]
 
 
+@pytest.mark.slow
 def test_sums_over_states_give_the_variances_of_theory(grid, monkeypatch):
     model, _, x = grid
     plan = ff.plan(model, x, policies=["PL1", "FL", *REFINED, "0.3*PL1/row >> FL"])
@@ -48,6 +49,7 @@ def test_sums_over_states_give_the_variances_of_theory(grid, monkeypatch):
     assert plan.candidates[-1].samples == len(x)
 
 
+@pytest.mark.slow
 def test_means_over_samples_agree_within_their_error(grid, monkeypatch):
     model, _, x = grid
     exact = by_policy(ff.plan(model, x, policies=["PL1", "FL", *REFINED]))
@@ -87,6 +89,7 @@ def test_plans_compare_refined_estimators_without_being_asked(grid):
     assert min(variance for _, variance in plan.edge) <= plan.best_candidate.variance
 
 
+@pytest.mark.slow
 def test_costs_have_both_stages(grid):
     model, _, x = grid
     plan = ff.plan(model, x, policies=["PL1", "FL", "PL1 >> FL", *REFINED])
@@ -171,6 +174,7 @@ def test_statistical_tolerance_is_the_yardstick_of_costs_where_it_is_asked_for(g
     assert taken / 2 < steps.count < 2 * taken
 
 
+@pytest.mark.slow
 def test_a_plan_fits_what_it_recommends(grid):
     model, _, x = grid
     plan = ff.plan(model, x, policies=["PL1", "PL1 >> optimal(2)"], sigma2=4.0)

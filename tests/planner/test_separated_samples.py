@@ -39,6 +39,7 @@ def test_samples_that_separate_are_named_and_second_stages_left_out(n):
         ff.refine(fit, "FL")
 
 
+@pytest.mark.slow
 def test_a_pilot_that_separates_says_nothing_where_all_samples_do_not():
     plan = ff.plan(MODEL, samples(40_000, 1))
     joint = as_table(plan.survey.pilot.rows).codes[:, :2].sum(axis=1) == 2
@@ -48,6 +49,7 @@ def test_a_pilot_that_separates_says_nothing_where_all_samples_do_not():
     assert any(">>" in policy for policy in plan.table["policy"])
 
 
+@pytest.mark.slow
 def test_a_penalty_keeps_the_optimum_finite():
     plan = ff.plan(MODEL, samples(800, 0), sigma2=10.0)
     assert plan.caution == ""

@@ -35,6 +35,7 @@ def variances(plan):
     return {candidate.policy: candidate.variance for candidate in plan.candidates}
 
 
+@pytest.mark.slow
 def test_pieces_have_the_plan_of_one_table(model, samples, files):
     table = ff.plan(model, samples, policies=POLICIES, random_state=4)
     pieces = ff.plan(model, files, policies=POLICIES, random_state=4)
@@ -45,6 +46,7 @@ def test_pieces_have_the_plan_of_one_table(model, samples, files):
     assert flops.best == ff.plan(model, samples, flops=1e8, policies=POLICIES, random_state=4).best
 
 
+@pytest.mark.slow
 def test_only_a_few_samples_are_brought_here(model, files, monkeypatch):
     from fieldfit.shards.sharded_dataset import ShardedDataset
 

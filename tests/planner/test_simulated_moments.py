@@ -71,6 +71,7 @@ def test_a_pilot_that_has_adapted_to_its_samples_simulates_others(five):
     assert abs(found["variance"] / exact - 1) < 4 * found["error"] + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("functionals", [None, ["x0:x1"]])
 def test_nothing_is_predicted_to_be_better_than_maximum_likelihood_under_the_model(five, functionals):
     """Importance weights that are independent of simulated values cost every estimator the same."""

@@ -28,6 +28,7 @@ def columns(plan, name="variance"):
     return plan.table.set_index("policy")[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("enumerated", "dense"), [(1 << 12, 120), *(pytest.param(0, dense, marks=pytest.mark.slow) for dense in (120, 5))]
 )
@@ -69,6 +70,7 @@ def weights_of(x):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.slow), 40.0])
 def test_importance_weights_give_the_sandwich_of_the_fit(five, scale):
     model, _, x = five
@@ -93,6 +95,7 @@ def test_importance_weights_give_the_sandwich_of_the_fit(five, scale):
     assert columns(named)["PL1"] == pytest.approx(variance["PL1"] / variance["FL"], rel=0.05)
 
 
+@pytest.mark.slow
 def test_selection_noise_has_squared_weights(five):
     model, _, x = five
     x = x[:1000]

@@ -92,6 +92,7 @@ def test_automatic_weights_are_those_of_the_sums_rescaled(formula: str, form: st
     assert means.J_exact == pytest.approx(sums.J_exact, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["term", "component"])
 def test_automatic_weights_of_data(by: str) -> None:
     model = ff.BoltzmannMachine(3)

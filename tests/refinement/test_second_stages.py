@@ -25,6 +25,7 @@ def test_each_has_examples_and_is_found_by_its_file() -> None:
     assert all(kind.examples for kind in second_stages())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", [pytest.param(text, marks=pytest.mark.slow) if text in SLOW else text for text in EXAMPLES]
 )

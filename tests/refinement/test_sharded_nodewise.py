@@ -56,6 +56,7 @@ def test_one_shard_is_one_table(samples: tuple[ff.BoltzmannMachine, np.ndarray])
     assert one.evaluations == whole.evaluations
 
 
+@pytest.mark.slow
 def test_one_exchange_brings_the_estimate(samples: tuple[ff.BoltzmannMachine, np.ndarray]) -> None:
     model, x = samples
     backend = Counted()

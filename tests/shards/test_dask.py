@@ -31,6 +31,7 @@ def samples():
     return model, model.sample(theta, 400, random_state=1).values
 
 
+@pytest.mark.slow
 def test_the_same_bits_as_in_this_process(client, samples):
     model, values = samples
     here = ff.fit(model, values, "PL1 + 0.4*PL2", random_state=3, shards=9)
@@ -68,6 +69,7 @@ def test_errors_of_the_workers_are_those_of_one_machine(client, samples):
         ff.fit(model, broken, "PL1", backend=client)
 
 
+@pytest.mark.slow
 def test_saved_fits_of_a_cluster(client, samples, tmp_path):
     model, values = samples
     fit = ff.fit(model, values, "PL1", shards=4, backend=client)

@@ -111,6 +111,7 @@ def test_a_worker_that_pauses_during_a_fit_loses_its_shards(samples):
     assert there.theta.tobytes() == here.theta.tobytes()
 
 
+@pytest.mark.slow
 def test_workers_without_memory_are_a_sentence(samples):
     from fieldfit.shards.dask_backend import DaskBackend
 

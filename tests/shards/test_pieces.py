@@ -52,6 +52,7 @@ def same(fit, whole):
     assert fit.cost.components == whole.cost.components
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     ["PL1 + 0.4*PL2", "PL1 >> FL", "PL1 >> optimal", "PL1 >> 0.5*FL", "PL1 >> FL~500", "Nodewise >> optimal"],
@@ -162,6 +163,7 @@ def test_second_stages_that_need_a_table_refuse_pieces_before_the_first(text, tm
         ff.fit(MODEL, str(tmp_path / "shards"), "PL1 >> FL~2000")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", ["FL~2000", "0.5*FL"])
 def test_a_fit_to_pieces_is_refined_afterwards(text, frame, tmp_path, second):
     make_shards(TextTable(text), tmp_path / "shards", rows=100)
@@ -171,6 +173,7 @@ def test_a_fit_to_pieces_is_refined_afterwards(text, frame, tmp_path, second):
     assert refined.influence(rows=[3, 399]).tobytes() == shards.influence(rows=[3, 399]).tobytes()
 
 
+@pytest.mark.slow
 def test_weights_missing_values_and_texts(frame, tmp_path):
     random = np.random.default_rng(0)
     table = frame.replace({0: "no", 1: "yes"}).astype(object)
@@ -338,6 +341,7 @@ def test_a_fit_of_ten_times_the_memory_it_is_allowed(tmp_path):
     assert ran.stdout.split() == ["600000", "True"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_patterns_on_the_command_line(tmp_path, capsys, kind):
     """The command reads the names of the columns only; the model and the bits are those of the library."""

@@ -54,6 +54,7 @@ def test_encoder_of_the_pieces_is_that_of_one_text(folder, min_count, monkeypatc
             assert ours[name].tobytes() == array.tobytes(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -62,6 +62,7 @@ def test_the_estimate_of_one_machine(frame, files, policy, options, weight_kind)
         )
 
 
+@pytest.mark.slow
 def test_the_same_bits_wherever_the_shards_are(frame, files):
     policy = "0.5*PL1 >> optimal(2)"
     pieces = ff.fit(MODEL, files, policy)
@@ -159,6 +160,7 @@ def test_local_weights_are_those_of_one_machine(monkeypatch, frame, files, optio
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("second", "options"), [("0.3*FL", {}), ("0.3*FL/row", {"sigma2": 0.5}), ("FL~3000", {})])
 @pytest.mark.parametrize("weight_kind", [None, "importance", "counts"])
 def test_control_variates_and_draws_are_those_of_one_machine(frame, files, second, options, weight_kind):

@@ -43,6 +43,7 @@ def chain():
 CASES = [(boltzmann, "PL1 + 0.4*PL2"), (potts, "PL1"), (missing, "PL1"), (chain, "0.5*PL1 + PL2"), (potts, "0.5*FL")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("example", "policy", "keep"), [(*case, None) for case in CASES] + [(*CASES[0], 1)])
 def test_all_sums_are_those_of_the_whole(example, policy, keep):
     model, data = example()

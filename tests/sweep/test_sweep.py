@@ -316,6 +316,7 @@ sigma2 = [1.0, 10.0]
 """
 
 
+@pytest.mark.slow
 def test_fit_table_is_what_fit_gives_on_each_fold(tmp_path, table):
     (tmp_path / "s.toml").write_text(SWEEP.format(extra=""))
     sweep = read_sweep(tmp_path / "s.toml")
@@ -351,6 +352,7 @@ def test_warm_starts_change_results_by_no_more_than_the_tolerance(tmp_path, tabl
     assert "state" not in warm.columns
 
 
+@pytest.mark.slow
 def test_a_store_notices_that_the_data_have_changed_and_not_that_the_folder_has(tmp_path, table):
     (tmp_path / "s.toml").write_text(SWEEP.format(extra=""))
     run_sweep(read_sweep(tmp_path / "s.toml"), tmp_path / "s")

@@ -69,6 +69,7 @@ def test_equal_weights_are_the_best_of_them_somewhere():
     assert any("a pure policy, which was taken" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_the_diagonal_form_falls_back_to_equal_weights():
     """In these samples it wants nearly all weight on FL, and equal weights are better than that, PL1 and FL."""
     machine = ff.BoltzmannMachine(9)

@@ -78,6 +78,7 @@ def test_how_many_samples_are_needed():
     assert needed("PL1 + 0.2*FL") == pytest.approx(10_000, rel=0.05)
 
 
+@pytest.mark.slow
 def test_all_samples_where_a_part_saves_nothing():
     few = ff.fit(MODEL, X[:4_000], "PL1 + PL2", weights="auto").weights
     assert few.work.samples == few.work.all_samples == 4_000
@@ -124,6 +125,7 @@ def test_what_a_part_of_the_samples_loses(policy, form):
         assert found.J_exact <= min(*found.pure.values(), found.equal)
 
 
+@pytest.mark.slow
 def test_the_fit_is_finished_with_the_weights_that_come_back():
     fit = ff.fit(WIDE, X_WIDE, "PL1 + 0.2*PL2", weights="auto", tol=1e-7)
     found = fit.weights
@@ -138,6 +140,7 @@ def test_the_fit_is_finished_with_the_weights_that_come_back():
     assert found.work.evaluations <= plain.evaluations
 
 
+@pytest.mark.slow
 def test_threads_do_not_matter():
     results = []
     for threads in (1, 2):
@@ -160,6 +163,7 @@ def test_the_published_formula_and_components_take_a_part_too():
     assert single.beta.mean() == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_one_round_has_no_rounds_on_a_part():
     short = ff.fit(WIDE, X_WIDE, "PL1 + 0.2*PL2", weights=ff.AutoWeights(max_rounds=1)).weights
     assert len(short.history) == 1

@@ -28,6 +28,7 @@ def same(a, b):
             assert one == other, field.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -82,18 +82,21 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_table(table: PlainTable) -> None:
-    """A table that fits the terminal: text folds, words that are too long are shortened, numbers stay as they are."""
+    """A table that fits the terminal: text folds, optional columns go, and words that are too long are shortened."""
     from rich import box
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    from fieldfit.cli.widths import GAP, column_widths, shorten_words
+    from fieldfit.cli.widths import GAP, column_widths, columns_that_fit, shorten_words
 
     target = console()
     rows = table.texts()
     natural = [max(map(cell_len, column)) for column in zip(table.columns, *rows, strict=True)]
-    is_text = [not table.numeric(c) for c in range(len(table.columns))]
+    kept = columns_that_fit(natural, table.optional, target.width)
+    left_out, table = table.columns[kept:], table.first(kept)
+    rows, natural = [row[:kept] for row in rows], natural[:kept]
+    is_text = [not table.numeric(c) for c in range(kept)]
     widths = column_widths(natural, is_text, target.width)
     # In a narrow terminal lines wrap: a number without its last digits would be another number.
     target.width = max(target.width, sum(widths) + GAP * (len(widths) - 1))
@@ -108,6 +111,9 @@ def print_table(table: PlainTable) -> None:
         cells = zip(row, widths, is_text, strict=True)
         shown.add_row(*(Text(shorten_words(cell, width, mark) if text else cell) for cell, width, text in cells))
     target.print(shown)
+    if left_out:
+        what = f"Columns left out in this narrow terminal: {', '.join(left_out)} (see --json)."
+        target.print(Text(what, style="dim"))
     if table.note:
         target.print(Text(in_options(table.note), style="dim"))
 

@@ -195,4 +195,5 @@ def _first_rows(
     if fits_matrices(fit):
         notes.append(f"Standard errors: {source_of_errors(fit, fit.accuracy(), 'robust')}.")
     columns = (table.what, "estimate", "std. error", "z", "p", f"{100 * level:g}% from", "to")
-    return PlainTable("", columns, shown, " ".join(notes), ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f"))
+    formats = ("", ".4f", ".4f", ".2f", ".2g", ".4f", ".4f")
+    return PlainTable("", columns, shown, " ".join(notes), formats, optional=(2, 1, 1))  # the interval, p, z

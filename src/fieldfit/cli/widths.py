@@ -29,6 +29,19 @@ def column_widths(natural: Sequence[int], is_text: Sequence[bool], width: int) -
     return widths
 
 
+def columns_that_fit(natural: Sequence[int], optional: Sequence[int], width: int) -> int:
+    """How many columns are shown, where groups of ``optional`` columns, counted from the end, may be left out.
+
+    All are shown if text would have to be shortened even without these groups.
+    """
+    kept = len(natural)
+    for group in (0, *optional):
+        kept -= group
+        if sum(natural[:kept]) + GAP * (kept - 1) <= width:
+            return kept
+    return len(natural)
+
+
 def shorten_words(text: str, width: int, mark: str = "…") -> str:
     """The text with every word of more than ``width`` characters shortened in the middle."""
     return " ".join(word if len(word) <= width else _shortened(word, width, mark) for word in text.split(" "))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Cell = str | int | float | None
 
@@ -25,6 +25,8 @@ class PlainTable:
         Text below the table.
     formats : tuple of str, default: ()
         Format of the numbers of each column, such as ``".4f"``; "": depends on their size.
+    optional : tuple of int, default: ()
+        Sizes of groups of columns, from the end, that a narrow terminal may leave out.
 
     Examples
     --------
@@ -39,6 +41,7 @@ class PlainTable:
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     formats: tuple[str, ...] = ()  # format of the numbers of each column, such as ".4f"; "": depends on their size
+    optional: tuple[int, ...] = ()  # sizes of groups of columns that a narrow terminal may leave out, from the end
 
     def __post_init__(self) -> None:
         if self.formats and len(self.formats) != len(self.columns):
@@ -67,6 +70,28 @@ class PlainTable:
         (False, True)
         """
         return all(not isinstance(row[column], str) for row in self.rows)
+
+    def first(self, columns: int) -> PlainTable:
+        """Return the table of the first columns.
+
+        Parameters
+        ----------
+        columns : int
+            How many.
+
+        Returns
+        -------
+        PlainTable
+
+        Examples
+        --------
+        >>> from fieldfit import plots
+        >>> table = plots.PlainTable("costs", ("policy", "FLOPs"), (("PL1", 21), ("FL", 2700)))
+        >>> table.first(1).rows
+        (('PL1',), ('FL',))
+        """
+        rows = tuple(row[:columns] for row in self.rows)
+        return replace(self, columns=self.columns[:columns], rows=rows, formats=self.formats[:columns], optional=())
 
     def texts(self) -> list[list[str]]:
         """Return the cells as text.
