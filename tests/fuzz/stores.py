@@ -61,11 +61,22 @@ def _in_memory():
     with (
         mock.patch.object(database, "connect", _connect),
         mock.patch.object(store, "connect", _connect),
-        mock.patch.object(database, "_switch_to_wal"),
-        mock.patch.object(worker, "signs_of_life", return_value=contextlib.nullcontext()),
-        mock.patch.object(ProcessName, "current", functools.cache(ProcessName.current)),
+        mock.patch.object(database, "_switch_to_wal", _nothing),
+        mock.patch.object(worker, "signs_of_life", _silent),
+        mock.patch.object(ProcessName, "current", _current_process),
     ):
         yield
+
+
+_current_process = functools.cache(ProcessName.current)
+
+
+def _nothing(connection):
+    """In the place of a journal, which takes no part in what is tested."""
+
+
+def _silent(path, name):
+    return contextlib.nullcontext()
 
 
 def _connect(path):
