@@ -193,6 +193,25 @@ def test_a_lost_scheduler_leaves_a_checkpoint(samples, tmp_path):
     assert rest.theta.tobytes() == here.theta.tobytes()
 
 
+def test_a_scheduler_lost_while_weights_are_chosen_leaves_a_checkpoint(samples, tmp_path):
+    from tests.shards.cluster_processes import processes
+
+    model, values = samples
+    options = {**OPTIONS, "weights": "auto", "shards": 4}
+    here = ff.fit(model, values, "PL1 + PL2", **options)
+    state = tmp_path / "state"
+    lost = pytest.raises(
+        ClusterError, match=r"scheduler was lost.* of the automatic weights; the same fit with resume"
+    )
+    with processes(2) as (client, scheduler, _), lost:
+        ff.fit(
+            model, values, "PL1 + PL2", backend=client, checkpoint=ff.Checkpoint(state, every=0),
+            progress=at(2, lambda: scheduler.send(signal.SIGKILL)), **options,
+        )  # fmt: skip
+    rest = ff.fit(model, values, "PL1 + PL2", checkpoint=ff.Checkpoint(state, resume=True), **options)
+    assert rest.theta.tobytes() == here.theta.tobytes()
+
+
 def test_a_damaged_shard_on_a_worker_is_a_sentence(samples, tmp_path):
     from fieldfit.shards.making import TextTable, make_shards
     from tests.shards.cluster_processes import processes

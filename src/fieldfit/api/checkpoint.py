@@ -7,7 +7,8 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -18,7 +19,7 @@ import numpy as np
 from fieldfit.api.prepare import Prepared
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
-from fieldfit.types import Array, Arrays, FieldfitError, FieldfitWarning, FileAccessError, FloatArray
+from fieldfit.types import Array, Arrays, ClusterError, FieldfitError, FieldfitWarning, FileAccessError, FloatArray
 from fieldfit.words import counted
 
 #: Prefix of the names of a second stage's arrays.
@@ -160,16 +161,6 @@ class FileKeeper:
     def _write(self, state: State) -> None:
         write_container(self._path, {"kind": "checkpoint", "belongs_to": self._identity}, state)
 
-    @property
-    def sentence(self) -> str:
-        """Describe the state in the file, and how to continue."""
-        if self._written is None:
-            return f"{self._path} has not been written."
-        return (
-            f"{self._path} has the state after {self._written} iterations; the same fit with resume=True (--resume) goes "
-            "on from there."
-        )
-
     def _read(self) -> State | None:
         header, arrays = read_container(self._path, kind="checkpoint")
         self._check(header.get("belongs_to"))
@@ -265,6 +256,22 @@ class ReplicateKeeper(FileKeeper):
         """``what`` describes the resamples; they belong to this estimator and its θ."""
         identity = _identity(prepared, f"{what} of {digest_of('', theta)}")
         return cls(checkpoint, identity | {"policy": estimator})
+
+
+@contextmanager
+def named_in_errors(checkpoint: Checkpoint | None) -> Iterator[None]:
+    """If a cluster is lost, the error says what the checkpoint holds and how to continue from it."""
+    try:
+        yield
+    except ClusterError as error:
+        if checkpoint is None:
+            raise
+        path = checkpoint.path
+        if not os.path.exists(path):
+            raise ClusterError(f"{error} {path} has not been written.") from error
+        raise ClusterError(
+            f"{error} {path} has {describe_state(path)}; the same fit with resume=True (--resume) goes on from there."
+        ) from error
 
 
 def describe_state(path: str | os.PathLike[str]) -> str:

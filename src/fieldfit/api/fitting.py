@@ -8,7 +8,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from fieldfit.api.checkpoint import Checkpoint
+from fieldfit.api.checkpoint import Checkpoint, named_in_errors
 from fieldfit.api.estimation import fit_policy
 from fieldfit.api.options import EstimationOptions
 from fieldfit.api.refine import fit_stages
@@ -166,6 +166,7 @@ def fit(
         wide_rows=wide_rows, progress=progress, stopping=stopping, backend=backend, shards=shards, checkpoint=checkpoint,
         check_drift=check_drift,
     )  # fmt: skip
-    if isinstance(estimator, Staged):
-        return fit_stages(model, data, estimator, options)
-    return fit_policy(model, data, estimator, options)
+    with named_in_errors(options.kept):
+        if isinstance(estimator, Staged):
+            return fit_stages(model, data, estimator, options)
+        return fit_policy(model, data, estimator, options)

@@ -17,7 +17,7 @@ from fieldfit.optim.keeping import JudgedKeeper, Keeper
 from fieldfit.optim.proximal import nonsmooth_penalty
 from fieldfit.refinement.statistical import CountedObjective, StatisticalStop, start_tolerance
 from fieldfit.steps import shown_line
-from fieldfit.types import ClusterError, FieldfitError, FloatArray
+from fieldfit.types import FieldfitError, FloatArray
 
 
 @dataclass(frozen=True)
@@ -116,24 +116,19 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             return True
         return (stopping is not None and stopping(state, objective.full(x))) or told
 
-    try:
-        with shown_line() as show:
-            solution = objective.minimise(
-                gtol=gtol,
-                max_iter=0 if interrupted else settings.max_iter,
-                method=settings.method,
-                l1=l1,
-                l1_groups=prepared.penalty.l1_groups,
-                at_optimum=at_optimum,
-                near_optimum=settings.near_optimum,
-                callback=report,
-                keeper=keeper,
-                seed=prepared.random_state,
-            )
-    except ClusterError as error:
-        if written is None:
-            raise
-        raise ClusterError(f"{error} {written.sentence}") from error
+    with shown_line() as show:
+        solution = objective.minimise(
+            gtol=gtol,
+            max_iter=0 if interrupted else settings.max_iter,
+            method=settings.method,
+            l1=l1,
+            l1_groups=prepared.penalty.l1_groups,
+            at_optimum=at_optimum,
+            near_optimum=settings.near_optimum,
+            callback=report,
+            keeper=keeper,
+            seed=prepared.random_state,
+        )
     if interrupted:
         return replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
     if near_enough is not None:
