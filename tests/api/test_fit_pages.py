@@ -252,6 +252,12 @@ def test_a_page_says_how_to_make_it_again(tmp_path):
     assert "sigma2=2, random_state=7" in text
     assert re.search(r"fieldfit \d+\.\d+", text)
     assert len(text) < 100_000
+    ff.fit(model, x, "PL1", tol="statistical", max_iter=70).to_html(tmp_path / "fit.html")
+    assert "random_state=0, tol=&quot;statistical&quot;, max_iter=70)" in (tmp_path / "fit.html").read_text(
+        encoding="utf-8"
+    )
+    staged = ff.fit(model, x, "PL1 >> FL", tol=1e-8, max_iter=60)
+    assert (staged.convergence.tol, staged.convergence.max_iter) == (1e-8, 60)
 
 
 def test_the_page_of_a_tagger_names_its_optimiser(tmp_path):

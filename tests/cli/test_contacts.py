@@ -41,6 +41,18 @@ def test_json(run, family):
     assert {(pair["i"], pair["j"]) for pair in found.json["pairs"][:2]} == {(0, 8), (1, 7)}
 
 
+def test_a_model_that_runs_away_has_advice_that_the_command_can_follow(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("fieldfit.api.runaway.DRIFT", -10.0)  # every model drifts
+    codes = np.random.default_rng(0).integers(1, 5, (60, 10))
+    path = tmp_path / "family.fasta"
+    path.write_text("".join(f">s{i}\n{''.join(LETTERS[c] for c in row)}\n" for i, row in enumerate(codes)))
+    found = run("contacts", path, "--alphabet", "rna", "--penalty", "2.5", "--tol", 0.1, "--threads", 1, "--json")
+    assert found.code == 0, found.err
+    assert "use a stronger penalty (--penalty): λ_J is 2.5 here." in found.err
+    assert "--sigma2" not in found.err
+    assert "--l1" not in found.err
+
+
 @pytest.mark.slow
 def test_files(run, family, tmp_path):
     path, distances = family

@@ -99,6 +99,10 @@ def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:
         (">\nACD\n", "Sequence 1 of .* has no identifier"),
         (">a\nacd\n", "has no upper case letter"),
         (">a\nXXX\n", "outside the alphabet .* such as 'X' in 'a'"),
+        (
+            ">a\nACGA\n>b\nACGU\n>c\nACUU\n",
+            "letters A, C, G, U only.* 2 of 3 sequences would be left out.*alphabet 'rna'",
+        ),
         (">a\nACGU\n", "Is it RNA\\? Give the alphabet 'rna'"),
         (">a\nACD\n>b\nA.C\n", "All lines have 3 characters: if dots are gaps here, write them as dashes"),
         (">a\nA\n", "1 column of .* is left; .* at least two"),
@@ -120,6 +124,18 @@ def test_bad_arguments_get_a_sentence(tmp_path: Path) -> None:
         read_alignment(path, focus="b")
     with pytest.raises(DataError, match="alphabet is 'AA'"):
         read_alignment(path, alphabet="AA")
+    with pytest.raises(DataError, match=r"'ACDX' begins with 'A'\. Its first character is the gap.*use '-ACDX'"):
+        read_alignment(path, alphabet="ACDX")
+    with pytest.raises(DataError, match="'AC' begins with 'A'"):
+        Alignment(("a",), np.zeros((1, 2), dtype=np.uint8), "AC", np.arange(2))
+    with pytest.raises(DataError, match="'-acdx' has lower case letters, which are insertions"):
+        read_alignment(path, alphabet="-acdx")
+    with pytest.raises(FileFormatError, match=r"such as 'A' in 'a'\. Is it a protein\?"):
+        read_alignment(path, alphabet="-GU")
+    path.write_text(">a\nACGT\n")
+    with pytest.raises(FileFormatError, match=r"such as 'C' in 'a'\. Is it DNA\?"):
+        read_alignment(path, alphabet="-AU")
+    path.write_text(">a\nACD\n>b\nACX\n")
     with pytest.raises(DataError, match="threshold is 0"):
         sequence_weights(read_alignment(path), 0.0)
 

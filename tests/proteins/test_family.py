@@ -12,13 +12,14 @@ import pytest
 
 import fieldfit as ff
 from fieldfit import proteins
-from fieldfit.api import accuracies
+from fieldfit.api import accuracies, runaway
 from fieldfit.asymptotics import ImplicitAccuracy
 from fieldfit.data.alignments import ALPHABETS
 from fieldfit.models import potts_problem
 from fieldfit.models.potts import Potts
 from fieldfit.proteins.page import family_lines
-from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError
+from fieldfit.proteins.penalties import as_penalty
+from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError, RunawayWarning
 
 LETTERS = ALPHABETS["rna"]
 
@@ -114,6 +115,9 @@ def test_penalties_by_name() -> None:
     assert sigma2.tolist() == [0.25] * 12 + [1.0] * 6
     with pytest.raises(ModelError, match="'plm' is unknown; use one of 'evcouplings'"):
         proteins.fit_family(family(), penalty="plm")
+    with pytest.raises(FieldfitError, match="penalty is -1; it must be a number above 0"):
+        proteins.fit_family(family(), penalty=-1)
+    assert as_penalty(2.5) == proteins.Penalty(fields=0.01, couplings=2.5)
     with pytest.raises(ModelError, match="both must be above 0"):
         proteins.Penalty(fields=0.0, couplings=1.0).strengths(3, 3)
 
@@ -183,6 +187,18 @@ def test_a_name_of_several_sequences(fitted: proteins.FamilyFit) -> None:
     codes[1] = codes[0]
     copies = replace(fitted, alignment=replace(alignment, names=names, codes=codes))
     assert copies.mutations("twice").equals(copies.mutations(0))
+
+
+def test_a_name_stands_for_its_region(fitted: proteins.FamilyFit) -> None:
+    names = ("q/10-18", *fitted.alignment.names[1:-1], "q2/1-9")
+    ranged = replace(fitted, alignment=replace(fitted.alignment, names=names))
+    assert ranged.mutations("q").equals(ranged.mutations("q/10-18"))
+    assert ranged.mutations("q2").equals(ranged.mutations(len(names) - 1))
+    with pytest.raises(DataError, match="no sequence 'q/1-9'"):
+        ranged.mutations("q/1-9")
+    twice = replace(fitted, alignment=replace(fitted.alignment, names=("q/1-9", "q/11-19", *names[2:])))
+    with pytest.raises(DataError, match=r"2 sequences with the name 'q', which differ.*: 0, 1"):
+        twice.mutations("q")
 
 
 def test_plmc_file_comes_back(fitted: proteins.FamilyFit, tmp_path: Path) -> None:
@@ -290,13 +306,49 @@ def test_a_real_family() -> None:
     assert precision[0.5] >= 0.79
 
 
+def test_a_family_that_runs_away_has_advice_for_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runaway, "DRIFT", -10.0)  # every model drifts
+    with pytest.warns(RunawayWarning, match="Do not simulate from it. Contact scores") as told:
+        away = proteins.fit_family(family(length=10), penalty=3.0, tol=1e-2)
+    assert away.fit.runaway == str(told[0].message)
+    assert "stronger penalty (penalty=…): λ_J is 3 here." in away.fit.runaway
+    assert "sigma2" not in away.fit.runaway
+
+
+def test_a_coupling_without_an_error_says_why() -> None:
+    """In small tables a pair that never occurs is a part of its row and its column."""
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 3, (200, 3)).astype(np.uint8)
+    codes = codes[~((codes[:, 0] == 1) & (codes[:, 2] == 2))]
+    small = proteins.Alignment(tuple(f"s{i}" for i in range(len(codes))), codes, "-AC", np.arange(3))
+    table = proteins.fit_family(small, identity=None, tol=1e-7).strongest_couplings(100)
+    notes = {
+        (row.column_i, row.letter_i, row.column_j, row.letter_j): (row.note, without)
+        for row, without in zip(table.itertuples(), table["standard_error"].isna(), strict=True)
+    }
+    assert notes[0, "A", 2, "C"] == ("never occurs", True)
+    beside = ("shares a letter with a pair that never occurs", True)
+    assert notes[0, "A", 2, "A"] == notes[0, "C", 2, "C"] == beside
+    assert notes[0, "A", 1, "A"] == ("", False)
+
+
+def test_the_lines_on_the_page_of_a_family_have_all_that_changes_its_numbers() -> None:
+    away = proteins.fit_family(family(40), penalty=1 / 3, tol=0.05, max_iter=7, precision="single")
+    lines = family_lines(away)
+    assert "tol=0.05, max_iter=7, precision='single'" in lines
+    assert f"couplings={1 / 3!r})" in lines
+
+
 @pytest.mark.parametrize("options", [{"focus": "s0"}, {"most_gaps": 0.25}])
 def test_the_lines_on_the_page_of_a_family_run(options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = ["".join(np.random.default_rng(0).choice(list("-ACGU"), (60, 9))[i]) for i in range(60)]
     Path("family.fasta").write_text("".join(f">s{i}\n{line}\n" for i, line in enumerate(lines)))
-    fitted = proteins.fit_family(proteins.read_alignment("family.fasta", alphabet="rna", **options), penalty="plmc")
+    fitted = proteins.fit_family(
+        proteins.read_alignment("family.fasta", alphabet="rna", **options), penalty="plmc", tol=1e-2
+    )
     fitted.fit.save("model.ff")
+    assert ff.load("model.ff").convergence.tol == 1e-2
     names = {"ff": ff}
     exec(family_lines(fitted), names)
     np.testing.assert_allclose(names["family"].contact_scores, fitted.contact_scores, atol=1e-12)

@@ -17,7 +17,7 @@ from fieldfit.api.options import EstimationOptions
 from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
-from fieldfit.api.runaway import runaway
+from fieldfit.api.runaway import ADVICE, runaway
 from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
@@ -64,7 +64,9 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
     theta = prepared.objective.full(solution.x).copy()
     separated = separated_at(prepared, solution, options.stopping)
     _warn(solution, separated, options.stopping)
-    convergence = Convergence.of(solution, weights, time.perf_counter() - began, options.method)
+    convergence = Convergence.of(
+        solution, weights, time.perf_counter() - began, options.method, options.tol, options.max_iter
+    )
     made = assemble(prepared, theta, convergence, separated=separated, weights=weights)
     checked = options.check_drift and not separated and not made.interrupted
     return drift_checked(made) if checked else made
@@ -100,9 +102,9 @@ def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationO
     return prepared
 
 
-def drift_checked(fit: Fit) -> Fit:
+def drift_checked(fit: Fit, advice: str = ADVICE) -> Fit:
     """Return the fit, with a warning and a note if its model drifts away from the data."""
-    sentence = runaway(fit)
+    sentence = runaway(fit, advice)
     if not sentence:
         return fit
     warnings.warn(RunawayWarning(sentence), stacklevel=3)

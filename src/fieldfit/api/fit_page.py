@@ -13,6 +13,7 @@ from fieldfit.api.cautions import few_samples_for_tests
 from fieldfit.api.estimate_table import identified_table
 from fieldfit.api.moments import fit_moments
 from fieldfit.api.summary import cautions_of, course
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.planner.pictures import add_plan
 from fieldfit.report.fit_charts import (
     MOST_NODES,
@@ -264,6 +265,10 @@ def _lines(fit: Fit) -> str:
     if fit.convergence.method != "auto":
         options.append(f'method="{fit.convergence.method}"')
     options.append(f"random_state={fit.random_state}")
+    if fit.convergence.tol != DEFAULT_TOL:
+        options.append(f"tol={fit.convergence.tol!r}".replace("'", '"'))
+    if fit.convergence.max_iter != DEFAULT_MAX_ITER:
+        options.append(f"max_iter={fit.convergence.max_iter}")
     given = ", ".join(options)
     if fit.encoder is not None and fit.model.symbol_chain is None:
         return f'tagger = ff.CRFTagger.load("model.ff")  # {given}\ntagger.fit(X, y)  # sentences and labels'

@@ -157,7 +157,8 @@ def _maximised(
     settings = Settings("auto", gtol, 1000, statistical=statistical, checkpoint=checkpoint, near_optimum=True)
     solution = solve(again, settings)
     theta = again.objective.full(solution.x).copy()
-    convergence = Convergence.of(solution, None, fit.seconds + time.perf_counter() - began)
+    first, seconds = fit.convergence, fit.seconds + time.perf_counter() - began
+    convergence = Convergence.of(solution, None, seconds, first.method, tol, first.max_iter)
     made = assemble(again, theta, convergence, separated=separated_at(again, solution, None))
     return replace(made, started_from=fit.policy, dropped_rows=fit.dropped_rows, encoder=fit.encoder)
 

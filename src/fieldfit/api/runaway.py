@@ -38,15 +38,17 @@ _CHAINS, _SWEEPS, _DRAWS, _MOST_TERMS = (16, 128), (30, 400), 5, 270_000_000
 _FEWEST_VARIABLES = 10
 #: Most entries of the indicators of rows that the second rule compares with the chains.
 _MOST_ENTRIES = 500_000
-_ADVICE = (
-    ". Do not simulate from it. A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so "
-    "does FL where it is possible. A second stage ('PL1 >> optimal') does not help by itself: it starts from the first "
-    "estimate, so it needs the stronger penalty too."
+_HEAD, _CONSEQUENCE = "The fitted model runs away from the data:", "Do not simulate from it."
+#: What to do, for fits by `fieldfit.fit`. Functions with other arguments have their own advice.
+ADVICE = (
+    "A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so does FL where it is possible. A "
+    "second stage ('PL1 >> optimal') does not help by itself: it starts from the first estimate, so it needs the stronger "
+    "penalty too."
 )
 
 
-def runaway(fit: FitState) -> str:
-    """A sentence if the means of the model, or of a Gibbs run started from the data, drift away; else an empty string.
+def runaway(fit: FitState, advice: str = ADVICE) -> str:
+    """Sentences if the means of the model, or of a Gibbs run started from the data, drift away; else an empty string.
 
     At the optimum of the full likelihood the model's means equal those of the data. Other policies do not guarantee
     this. The check covers fields with parameters for the states of each variable, which may be shared
@@ -66,7 +68,7 @@ def runaway(fit: FitState) -> str:
     if model.n_states <= min(MOST_SUMMED_STATES, model.largest_table):
         exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
         clause = _drift(states, means, states.averages(exact), fit.total, 0)
-        return clause and f"The fitted model runs away from the data: by exact sums, {clause}{_ADVICE}"
+        return clause and f"{_HEAD} by exact sums, {clause}. {_CONSEQUENCE} {advice}"
     run = _gibbs_run(fit, model, dataset)
     if run is None:
         return ""
@@ -77,8 +79,7 @@ def runaway(fit: FitState) -> str:
     clause = _drift(states, means, of_chains.mean(axis=0), fit.total, len(of_chains))
     clause = clause or _escape(states, means, of_chains, dataset.codes, fit.random_state)
     return clause and (
-        f"The fitted model runs away from the data: in a Gibbs run of {sweeps} sweeps that starts from rows of the "
-        f"data, {clause}{_ADVICE}"
+        f"{_HEAD} in a Gibbs run of {sweeps} sweeps that starts from rows of the data, {clause}. {_CONSEQUENCE} {advice}"
     )
 
 

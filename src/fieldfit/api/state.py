@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.objective import Objective, Penalties
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.refinement.staged import Staged, as_second
@@ -35,7 +37,7 @@ class Convergence:
     """How an optimisation ended and what it cost.
 
     ``objective`` is the maximised penalised log-likelihood (a sum over samples), ``gradient_norm`` the largest entry of its
-    gradient; ``seconds`` is the time of the whole fit, ``method`` the optimiser that the user chose.
+    gradient; ``seconds`` is the time of the whole fit; ``method``, ``tol`` and ``max_iter`` are those that the user chose.
     ``history`` has at most `MOST_KEPT_ITERATIONS` iterations; its values are those of the optimiser, which minimises.
     """
 
@@ -49,11 +51,19 @@ class Convergence:
     hessian_products: int
     seconds: float
     method: Method = "auto"
+    tol: float | Literal["statistical"] = DEFAULT_TOL
+    max_iter: int = DEFAULT_MAX_ITER
     history: tuple[Progress, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def of(
-        cls, solution: Solution, weights: WeightsResult | None, seconds: float, method: Method = "auto"
+        cls,
+        solution: Solution,
+        weights: WeightsResult | None,
+        seconds: float,
+        method: Method,
+        tol: float | Literal["statistical"],
+        max_iter: int,
     ) -> Convergence:
         """The work of a solution and of the preceding search for automatic weights."""
         work = None if weights is None else weights.work
@@ -68,6 +78,8 @@ class Convergence:
             solution.hessian_products + (0 if work is None else work.hessian_products),
             seconds,
             method,
+            tol,
+            max_iter,
             solution.history[:: 1 + len(solution.history) // MOST_KEPT_ITERATIONS],
         )
 

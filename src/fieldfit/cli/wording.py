@@ -23,7 +23,7 @@ _HOMES = {
     "folds": "validate", "formula": "theory", "group_l1": "fit", "groups": "fit", "kind": "test",
     "l1": "fit", "leave_out": "fit", "max_iter": "fit", "method": "fit",
     "min_count": "fit", "n_jobs": "sweep", "n_simulated": "check", "order": "fit", "parameters": "show",
-    "random_state": "fit", "sample_weight": "fit", "score": "validate", "shards": "fit",
+    "penalty": "contacts", "random_state": "fit", "sample_weight": "fit", "score": "validate", "shards": "fit",
     "sigma2": "fit", "states": "fit", "tol": "fit", "weight_kind": "fit",
     "weights": "fit", "wide_rows": "fit",
 }  # fmt: skip

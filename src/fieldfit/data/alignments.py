@@ -10,6 +10,7 @@ import math
 import os
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +72,9 @@ class Alignment:
     positions: IntArray | None = None
     width: int | None = None
 
+    def __post_init__(self) -> None:
+        _refuse_alphabet(self.alphabet)
+
     def __repr__(self) -> str:
         parts = (self.n, "sequences"), (len(self.columns), "columns"), (len(self.alphabet), "letters")
         return f"<Alignment: {', '.join(counted(number, noun) for number, noun in parts)}>"
@@ -129,7 +133,7 @@ def read_alignment(
     path : str or path
         The file.
     alphabet : str, default "protein"
-        "protein", "rna", "dna", or the letters themselves with the gap first.
+        "protein", "rna", "dna", or the upper case letters themselves after the character of the gap.
     focus : str, optional
         Identifier of a sequence, with or without its region: ``"RASH"`` is also ``RASH/5-166``. Only the columns where it
         has a letter are kept. Refused if sequences that differ have this identifier.
@@ -187,10 +191,11 @@ def read_alignment(
     if not rows:
         raise FileFormatError(
             f"Every sequence of {shown} has letters outside the alphabet {letters!r}, such as "
-            f"{_outside(sequences[0], table)!r} in {first!r}. {_other_alphabet(sequences)}"
+            f"{_outside(sequences[0], table)!r} in {first!r}. {_other_alphabet(sequences, letters)}"
         )
     matrix = np.stack(rows)
     if letters == ALPHABETS["protein"]:
+        _refuse_rna(sequences, dropped, shown)
         _warn_of_nucleotides(matrix, letters, shown)
     columns = np.arange(matrix.shape[1])
     width = len(columns)
@@ -214,7 +219,7 @@ def _focus(
     focus: str, names: list[str], sequences: list[bytes], kept: list[str], dropped: list[str], shown: str
 ) -> tuple[int, bytes]:
     """The place of the focus sequence among those that were kept, and its text."""
-    wanted = {focus} if focus in names else {name for name in names if name.partition("/")[0] == focus}
+    wanted = identifiers_of(focus, names)
     texts = {sequence for name, sequence in zip(names, sequences, strict=True) if name in wanted}
     if len(wanted) > 1 or len(texts) > 1:
         which = f": {', '.join(map(repr, sorted(wanted)[:3]))}" if len(wanted) > 1 else ""
@@ -229,6 +234,11 @@ def _focus(
     return kept.index(name), texts.pop()
 
 
+def identifiers_of(wanted: str, names: Sequence[str]) -> set[str]:
+    """The identifiers that a name stands for: itself, or NAME/START-END if there is none without a region."""
+    return {wanted} if wanted in names else {name for name in names if name.partition("/")[0] == wanted}
+
+
 def _positions(name: str, text: bytes, table: NDArray[np.uint8]) -> IntArray:
     """The number of the residue in each column of a sequence NAME/START-END; a gap has that of the residue before it."""
     region = re.fullmatch(r".*/(\d+)-\d+", name)
@@ -237,6 +247,16 @@ def _positions(name: str, text: bytes, table: NDArray[np.uint8]) -> IntArray:
     residues = np.cumsum((codes != 0) & (characters != ord(".")), dtype=np.int64)
     numbers: IntArray = residues[codes != _INSERTION] + (int(region[1]) - 1 if region else 0)
     return numbers
+
+
+def _refuse_rna(sequences: list[bytes], dropped: list[str], shown: str) -> None:
+    """Refuse RNA that was read as proteins: the sequences without U would be left."""
+    used = set[str]().union(*map(_columns_of, sequences)) - {"-"}
+    if "U" in used and used <= set("ACGTUN"):
+        raise DataError(
+            f"{shown} has the letters {', '.join(sorted(used))} only, so that it is RNA, and the alphabet is 'protein', "
+            f"which has no U: {len(dropped):,} of {len(sequences):,} sequences would be left out. Give the alphabet 'rna'."
+        )
 
 
 def _warn_of_nucleotides(matrix: NDArray[np.uint8], letters: str, shown: str) -> None:
@@ -266,11 +286,16 @@ def _outside(sequence: bytes, table: NDArray[np.uint8]) -> str:
     return next(chr(code) for code in sequence if table[code] == _UNKNOWN)
 
 
-def _other_alphabet(sequences: list[bytes]) -> str:
-    """Which alphabet would do, if one of the known ones does for the first sequence."""
-    used = {chr(code) for code in sequences[0] if not chr(code).islower()} - {"."}
-    for name, letters in ALPHABETS.items():
-        if used <= set(letters):
+def _columns_of(sequence: bytes) -> set[str]:
+    """The characters in the columns of a sequence."""
+    return {character for character in sequence.decode() if not character.islower()} - {"."}
+
+
+def _other_alphabet(sequences: list[bytes], given: str) -> str:
+    """Which other alphabet would do, if one of the known ones does for the first sequence; the smallest of them."""
+    used = _columns_of(sequences[0])
+    for name, letters in sorted(ALPHABETS.items(), key=lambda item: len(item[1])):
+        if used <= set(letters) and letters != given:
             return f"Is it {name.upper() if name != 'protein' else 'a protein'}? Give the alphabet {name!r}."
     return (
         "Is it an alignment of another type? Give its letters as the alphabet, the gap first, or remove such letters."
@@ -313,11 +338,27 @@ def sequence_weights(alignment: Alignment, identity: float = 0.8) -> FloatArray:
 
 def _letters(alphabet: str) -> str:
     letters = ALPHABETS.get(alphabet.lower(), alphabet)
-    if len(letters) < 2 or len(set(letters)) != len(letters) or any(ord(letter) > 127 for letter in letters):
+    _refuse_alphabet(letters)
+    if any(letter.islower() for letter in letters):
         raise DataError(
-            f"The alphabet is {alphabet!r}; use {', '.join(map(repr, ALPHABETS))}, or different letters with the gap first."
+            f"The alphabet {alphabet!r} has lower case letters, which are insertions in alignments; write the letters of "
+            "columns in upper case."
         )
     return letters
+
+
+def _refuse_alphabet(letters: str) -> None:
+    """Refuse an alphabet that is not a gap followed by different letters."""
+    if len(letters) < 2 or len(set(letters)) != len(letters) or any(ord(letter) > 127 for letter in letters):
+        raise DataError(
+            f"The alphabet is {letters!r}; use {', '.join(map(repr, ALPHABETS))}, or different letters with the gap first."
+        )
+    if letters[0].isalnum():
+        raise DataError(
+            f"The alphabet {letters!r} begins with {letters[0]!r}. Its first character is the gap, which scores of "
+            f"contacts, mutations and lists of couplings leave out: use {'-' + letters.replace('-', '')!r}, also for an "
+            "alignment without gaps."
+        )
 
 
 def _records(text: str, shown: str) -> tuple[list[str], list[bytes]]:

@@ -12,12 +12,13 @@ import numpy as np
 
 from fieldfit.api.accuracies import accuracy_with, score_variance
 from fieldfit.api.checkpoint import Checkpoint
+from fieldfit.api.estimation import drift_checked
 from fieldfit.api.fitting import fit
 from fieldfit.api.functionals import unit_rows
 from fieldfit.api.result import Fit
 from fieldfit.arguments import count_of, instance_of
 from fieldfit.asymptotics import Accuracy
-from fieldfit.data.alignments import Alignment, sequence_weights
+from fieldfit.data.alignments import Alignment, identifiers_of, sequence_weights
 from fieldfit.data.samples import Table
 from fieldfit.docstrings import filled
 from fieldfit.models.potts import Potts
@@ -28,7 +29,7 @@ from fieldfit.proteins.couplings import average_product_correction, frobenius_no
 from fieldfit.proteins.parameter_file import PlmcParameters, write_plmc
 from fieldfit.proteins.penalties import Penalty, as_penalty
 from fieldfit.steps import stepped
-from fieldfit.types import DataError, FloatArray
+from fieldfit.types import DataError, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas
@@ -41,7 +42,7 @@ def fit_family(
     alignment: Alignment,
     *,
     identity: float | None = 0.8,
-    penalty: Penalty | str = "evcouplings",
+    penalty: Penalty | str | float = "evcouplings",
     tol: float = 1e-4,
     max_iter: int = 500,
     precision: str = "double",
@@ -56,8 +57,8 @@ def fit_family(
         From `read_alignment`.
     identity : float or None, default 0.8
         Sequences that are equal in at least this share of columns share one weight; None gives every sequence weight 1.
-    penalty : str or Penalty, default "evcouplings"
-        Strength of the penalty: "evcouplings", "plmc", "ccmpred" or numbers of your own.
+    penalty : str, float or Penalty, default "evcouplings"
+        Strength of the penalty: "evcouplings", "plmc", "ccmpred", a number for λ_J (with λ_h = 0.01), or a `Penalty`.
     precision : {"double", "single"}, default "double"
         Precision of the conditional probabilities; see `fieldfit.Potts`.
     tol, max_iter, progress, checkpoint
@@ -100,8 +101,20 @@ def fit_family(
         max_iter=max_iter,
         progress=progress,
         checkpoint=checkpoint,
+        check_drift=False,  # here, with the advice for a family
     )
+    if not fitted.interrupted and not fitted.separated:
+        fitted = drift_checked(fitted, _advice(chosen.strengths(length, len(letters))[1]))
     return FamilyFit(alignment, weights, chosen, fitted, identity)
+
+
+def _advice(coupling_strength: float) -> str:
+    """What to do about a model that runs away from its family."""
+    return (
+        "Contact scores and the effects of single substitutions do not need samples: they follow from the conditional "
+        "probabilities that were fitted. For a model to simulate from, use a stronger penalty (penalty=…): λ_J is "
+        f"{coupling_strength:g} here."
+    )
 
 
 def family_table(model: Potts, alignment: Alignment, weights: FloatArray) -> Table:
@@ -241,7 +254,8 @@ class FamilyFit:
         Returns
         -------
         ndarray
-            NaN for letters that never occur, or never together: only the penalty keeps them finite.
+            NaN for letters that never occur, or never together: only the penalty keeps them finite. In models of at most
+            600 parameters and ten letters, also for couplings that share a letter with such a pair.
 
         Notes
         -----
@@ -278,10 +292,10 @@ class FamilyFit:
         Returns
         -------
         DataFrame
-            Columns ``column_i``, ``column_j``, ``letter_i``, ``letter_j``, ``coupling``, ``standard_error`` and ``z``, the
-            largest abs(coupling) first; gaps are left out. The errors are sandwich errors of the penalised estimate (see
-            `standard_errors`); its bias towards 0 is not in them. They need a fit with ``tol=1e-6``. NaN for two letters
-            that never occur together: only the penalty keeps their coupling finite.
+            Columns ``column_i``, ``column_j``, ``letter_i``, ``letter_j``, ``coupling``, ``standard_error``, ``z`` and
+            ``note``, the largest abs(coupling) first; gaps are left out. The errors are sandwich errors of the penalised
+            estimate (see `standard_errors`); its bias towards 0 is not in them. They need a fit with ``tol=1e-6``. Where
+            the error is NaN, ``note`` says why.
 
         Examples
         --------
@@ -320,8 +334,19 @@ class FamilyFit:
                 "coupling": values,
                 "standard_error": errors,
                 "z": values / errors,
+                "note": self._why_no_error(edges[pair], entry // q, entry % q, errors),
             }
         )
+
+    def _why_no_error(self, pairs: IntArray, first: IntArray, second: IntArray, errors: FloatArray) -> list[str]:
+        """For each coupling of columns ``pairs`` and letters ``first`` and ``second``: why it has no error, or ""."""
+        codes = self.alignment.codes[self.weights > 0]
+        notes = [""] * len(errors)
+        for k in np.flatnonzero(np.isnan(errors)).tolist():
+            i, j = pairs[k]
+            together = ((codes[:, i] == first[k]) & (codes[:, j] == second[k])).any()
+            notes[k] = "shares a letter with a pair that never occurs" if together else "never occurs"
+        return notes
 
     def mutations(self, sequence: int | str | None = None) -> pandas.DataFrame:
         """Return the change of log-probability of every single substitution in a sequence.
@@ -329,7 +354,8 @@ class FamilyFit:
         Parameters
         ----------
         sequence : int or str, optional
-            Its place or its name in the alignment. Default: the focus sequence, or the first one.
+            Its place or its name in the alignment, with or without its region: ``"RASH"`` is also ``RASH/5-166``.
+            Default: the focus sequence, or the first one.
 
         Returns
         -------
@@ -376,9 +402,10 @@ class FamilyFit:
         if sequence is None:
             return 0 if self.alignment.focus is None else self.alignment.focus
         if isinstance(sequence, str):
-            if sequence not in names:
+            wanted = identifiers_of(sequence, names)
+            places = [place for place, name in enumerate(names) if name in wanted]
+            if not places:
                 raise DataError(f"The alignment has no sequence {sequence!r}; the first one is {names[0]!r}.")
-            places = [place for place, name in enumerate(names) if name == sequence]
             if (self.alignment.codes[places] != self.alignment.codes[places[0]]).any():
                 raise DataError(
                     f"The alignment has {len(places)} sequences with the name {sequence!r}, which differ. Give the place "

@@ -32,9 +32,17 @@ def family_lines(family: FamilyFit) -> str:
     reading = ", ".join(['"family.fasta"', *options])
     return (
         f"alignment = ff.proteins.read_alignment({reading})  # the file of the family\n"
-        f"penalty = ff.proteins.Penalty(fields={fields:g}, couplings={couplings:g})\n"
-        f"family = ff.proteins.fit_family(alignment, identity={family.identity}, penalty=penalty)"
+        f"penalty = ff.proteins.Penalty(fields={fields!r}, couplings={couplings!r})\n"
+        "family = ff.proteins.fit_family(\n"
+        f"    alignment, identity={family.identity}, penalty=penalty, {_stopping(family)}\n)"
     )
+
+
+def _stopping(family: FamilyFit) -> str:
+    """The arguments that say when the fit stops, and its precision."""
+    ended, precision = family.fit.convergence, family.model.precision
+    single = "" if precision == "double" else f", precision={precision!r}"
+    return f"tol={ended.tol!r}, max_iter={ended.max_iter}{single}"
 
 
 def add_contacts(page: Page, family: FamilyFit, separation: int = _SEPARATION) -> None:

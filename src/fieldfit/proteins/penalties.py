@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit.arguments import positive_number
 from fieldfit.models.potts import Potts
 from fieldfit.types import FloatArray, ModelError
 
@@ -111,12 +112,14 @@ PENALTIES = {
 }
 
 
-def as_penalty(penalty: Penalty | str) -> Penalty:
-    """A penalty by its name, or as it is."""
+def as_penalty(penalty: Penalty | str | float) -> Penalty:
+    """A penalty by its name or its λ_J, or as it is."""
     if isinstance(penalty, Penalty):
         return penalty
-    if penalty not in PENALTIES:
+    if isinstance(penalty, str) and penalty in PENALTIES:
+        return PENALTIES[penalty]
+    if isinstance(penalty, str):
         raise ModelError(
-            f"The penalty {penalty!r} is unknown; use one of {', '.join(map(repr, PENALTIES))}, or a Penalty."
+            f"The penalty {penalty!r} is unknown; use one of {', '.join(map(repr, PENALTIES))}, a number, or a Penalty."
         )
-    return PENALTIES[penalty]
+    return Penalty(couplings=positive_number(penalty, "penalty"))

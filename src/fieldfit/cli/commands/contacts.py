@@ -51,7 +51,12 @@ def contacts(
         typer.Option("--identity", help="Sequences equal in at least this fraction of columns share one weight."),
     ] = 0.8,
     penalty: Annotated[
-        str, typer.Option("--penalty", help="Strength of the penalty: evcouplings, plmc or ccmpred.")
+        str,
+        typer.Option(
+            "--penalty",
+            metavar="NAME|NUMBER",
+            help="Strength of the penalty: evcouplings, plmc, ccmpred, or λ_J of the couplings (with λ_h = 0.01).",
+        ),
     ] = "evcouplings",
     closest: Annotated[
         float, typer.Option("--closest", min=0, help="Pairs below this distance in Å are in contact.")
@@ -89,8 +94,9 @@ def contacts(
     folder = None if out is None else make_folder(out)
     with told_interrupts(kept), collected_warnings(), shown_progress(None, json, max_iter) as progress:
         fitted = proteins.fit_family(
-            family, identity=identity, penalty=penalty, tol=tol, max_iter=max_iter, progress=progress, checkpoint=kept
-        )
+            family, identity=identity, penalty=_name_or_number(penalty), tol=tol, max_iter=max_iter,
+            progress=progress, checkpoint=kept,
+        )  # fmt: skip
     if fitted.fit.interrupted and kept is not None:
         raise InterruptedFitError(
             f"Interrupted after {fitted.fit.iterations} iterations: not converged; {how_to_continue(kept)}."
@@ -147,3 +153,10 @@ def contacts(
     if folder is not None:
         files = "contacts.csv, mutations.csv, parameters.plmc, model.ff, contact_map.png and contact_map.svg"
         note(f"Wrote {files} to {folder}.")
+
+
+def _name_or_number(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
