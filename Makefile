@@ -98,7 +98,7 @@ $(VENV)/.installed: $(SOURCES)
 # The kernels' own tests with AddressSanitizer and UBSan, in an environment of their own.
 SANITIZED := .venv-sanitize
 KERNEL_TESTS := kernels inference models optim weights/test_information.py data/test_alignments.py data/test_attributes.py \
-  data/test_name_table.py estimators/test_single_sentences.py networks/test_logistic_paths.py policies/test_policy_laws.py
+  data/test_name_table.py data/test_templates.py estimators/test_single_sentences.py networks/test_logistic_paths.py policies/test_policy_laws.py
 LIBRARY = $$($(CXX) -print-file-name=lib$(1).so)
 
 sanitize: $(SANITIZED)/.installed

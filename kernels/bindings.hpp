@@ -39,6 +39,7 @@ void bind_pairwise_moments(nb::module_& module);
 void bind_row_grams(nb::module_& module);
 void bind_pairwise_information(nb::module_& module);
 void bind_name_table(nb::module_& module);
+void bind_template_encoder(nb::module_& module);
 void bind_sentence_tagger(nb::module_& module);
 void bind_vectors(nb::module_& module);
 void bind_lasso(nb::module_& module);

@@ -63,6 +63,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_row_grams(module);
     ff::bind_pairwise_information(module);
     ff::bind_name_table(module);
+    ff::bind_template_encoder(module);
     ff::bind_sentence_tagger(module);
     ff::bind_vectors(module);
     ff::bind_lasso(module);

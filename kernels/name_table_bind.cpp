@@ -5,17 +5,11 @@
 #include "attribute_reader.hpp"
 #include "bindings.hpp"
 #include "name_table.hpp"
+#include "vector_arrays.hpp"
 
 namespace ff {
 
 namespace {
-
-template <class T>
-nb::object to_array(std::vector<T>&& numbers) {
-    auto* kept = new std::vector<T>(std::move(numbers));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
-}
 
 // (counts, codes, values or None, failure): failure is None or (token, message).
 nb::tuple encode(NameTable& table, nb::list items, bool grow) {

@@ -1,50 +1,23 @@
-// One sentence from attributes to labels in one call, for services that tag one at a time.
-#include <nanobind/stl/optional.h>
-
+// One sentence from attributes or columns to labels in one call, for services that tag one at a time.
 #include <vector>
 
 #include "attribute_reader.hpp"
-#include "chain.hpp"
-#include "chain_arrays.hpp"
-#include "chain_decode.hpp"
+#include "sentence_scorer.hpp"
+#include "template_encoder.hpp"
 
 namespace ff {
 
 namespace {
 
-class SentenceTagger {
+// Reads a list of dicts, lists, sets or words.
+class AttributeSentences {
   public:
-    SentenceTagger(nb::object table, nb::object names, In<double> state, In2<double> transitions, In<double> base,
-                   In<double> start, In<double> end, Maybe<int64_t> pair_ptr, Maybe<int32_t> pair_labels)
-        : owner_(table),
-          table_(nb::cast<NameTable&>(table)),
-          names_(nb::cast<nb::list>(names)),
-          state_(state),
-          transitions_(transitions),
-          base_(base),
-          start_(start),
-          end_(end),
-          pair_ptr_(pair_ptr),
-          pair_labels_(pair_labels),
-          n_labels_(static_cast<int64_t>(nb::len(names_))),
-          padded_(static_cast<int64_t>(transitions.shape(0))) {
-        const size_t padded = static_cast<size_t>(padded_);
-        need(n_labels_ >= 1 && n_labels_ <= padded_ && padded_ % chain_lane == 0 && transitions.shape(1) == padded &&
-                 base.shape(0) == padded && start.shape(0) == padded && end.shape(0) == padded,
-             "SentenceTagger: transitions, base, start and end must have padded rows");
-        need(pair_ptr.has_value() == pair_labels.has_value(), "SentenceTagger: pair_ptr and pair_labels go together");
-        const int64_t weights = static_cast<int64_t>(state.shape(0));
-        if (pair_ptr) {
-            check_pointers(*pair_ptr, table_.size(), weights, "SentenceTagger: pair_ptr must rise to the weights");
-            check_range(*pair_labels, 0, n_labels_, "SentenceTagger: a pair's label is outside 0..n_labels-1");
-            need(static_cast<int64_t>(pair_labels->shape(0)) == weights, "SentenceTagger: a weight for each pair");
-        } else {
-            need(weights == table_.size() * n_labels_, "SentenceTagger: a weight for each name and label");
-        }
-    }
+    explicit AttributeSentences(nb::object table) : owner_(table), table_(nb::cast<NameTable&>(table)) {}
 
-    // The labels of a sentence, or None where it is not a list of readable tokens.
-    nb::object tag(nb::object sentence) {
+    int64_t n_features() const { return table_.size(); }
+
+    // The labels, or None where the sentence is not a list of readable tokens.
+    nb::object tag(nb::object sentence, const SentenceScorer& scorer) const {
         if (!PyList_Check(sentence.ptr()) || PyList_GET_SIZE(sentence.ptr()) == 0) return nb::none();
         const bool words = PyUnicode_Check(PyList_GET_ITEM(sentence.ptr(), 0));
         AttributeReader reader(table_, false);
@@ -62,60 +35,79 @@ class SentenceTagger {
             return nb::none();
         }
         reader.flush();
-        const int64_t n = static_cast<int64_t>(ends.size());
-        std::vector<double> scores(static_cast<size_t>(n * padded_)), work(scores.size());
-        std::vector<int32_t> labels(ends.size());
-        size_t q = 0;
-        for (int64_t t = 0; t < n; ++t) {
-            double* row = scores.data() + t * padded_;
-            for (int64_t j = 0; j < padded_; ++j)
-                row[j] = base_.data()[j] + (t == 0 ? start_.data()[j] : 0.0) + (t == n - 1 ? end_.data()[j] : 0.0);
-            for (; q < ends[static_cast<size_t>(t)]; ++q) {
-                const int64_t code = reader.codes[q];
-                if (code < 0) continue;
-                const double value = reader.values[q];
-                if (pair_ptr_) {
-                    for (int64_t k = pair_ptr_->data()[code]; k < pair_ptr_->data()[code + 1]; ++k)
-                        row[pair_labels_->data()[k]] += value * state_.data()[k];
-                } else {
-                    const double* weights = state_.data() + code * n_labels_;
-                    for (int64_t j = 0; j < n_labels_; ++j) row[j] += value * weights[j];
-                }
-            }
-        }
-        const int64_t offsets[2] = {0, n};
-        double best = 0.0;
-        const ChainScores chain{1, n_labels_, padded_, offsets, scores.data(), transitions_.data(), 0};
-        FF_CALL(chain_viterbi)(chain, n, work.data(), labels.data(), &best, 1);
-        nb::list result;
-        for (const int32_t label : labels) result.append(names_[static_cast<size_t>(label)]);
-        return result;
+        return scorer.best(reader.codes, reader.values.data(), ends);
     }
 
   private:
     nb::object owner_;  // of the table
     NameTable& table_;
-    nb::list names_;
-    In<double> state_;
-    In2<double> transitions_;
-    In<double> base_, start_, end_;
-    Maybe<int64_t> pair_ptr_;
-    Maybe<int32_t> pair_labels_;
-    int64_t n_labels_, padded_;
 };
+
+// Reads a list of words or rows, to which templates apply.
+class TemplateSentences {
+  public:
+    explicit TemplateSentences(nb::object encoder) : owner_(encoder), encoder_(nb::cast<TemplateEncoder&>(encoder)) {}
+
+    int64_t n_features() const { return encoder_.n_features(); }
+
+    nb::object tag(nb::object sentence, const SentenceScorer& scorer) const {
+        TemplateRoom room;
+        if (!encoder_.read(sentence.ptr(), room)) return nb::none();
+        const int64_t n = room.length;
+        std::vector<int32_t> codes;
+        std::vector<size_t> ends;
+        const auto put = [&codes](int32_t code) { codes.push_back(code); };
+        const CodedSentence coded{room.sources.data(), n};
+        for (int64_t t = 0; t < n; ++t) {
+            encoder_.states().visit(coded, t, room.keys, put);
+            if (t > 0) encoder_.pairs().visit(coded, t, room.keys, put);
+            ends.push_back(codes.size());
+        }
+        return scorer.best(codes, nullptr, ends);
+    }
+
+  private:
+    nb::object owner_;  // of the encoder
+    const TemplateEncoder& encoder_;
+};
+
+template <class Sentences>
+class SentenceTagger {
+  public:
+    SentenceTagger(nb::object reader, nb::object names, In<double> state, In2<double> transitions, In<double> base,
+                   In<double> start, In<double> end, Maybe<int64_t> pair_ptr, Maybe<int32_t> pair_labels,
+                   Maybe<double> columns, Maybe<int64_t> column_ptr, Maybe<int32_t> column_places)
+        : sentences_(reader),
+          scorer_(sentences_.n_features(), names, state, transitions, base, start, end, pair_ptr, pair_labels, columns,
+                  column_ptr, column_places) {}
+
+    nb::object tag(nb::object sentence) const { return sentences_.tag(sentence, scorer_); }
+
+  private:
+    Sentences sentences_;
+    SentenceScorer scorer_;
+};
+
+template <class Sentences>
+void bind_tagger(nb::module_& module, const char* name, const char* about) {
+    using Tagger = SentenceTagger<Sentences>;
+    nb::class_<Tagger>(module, name, about)
+        .def(nb::init<nb::object, nb::object, In<double>, In2<double>, In<double>, In<double>, In<double>,
+                      Maybe<int64_t>, Maybe<int32_t>, Maybe<double>, Maybe<int64_t>, Maybe<int32_t>>(),
+             nb::kw_only(), nb::arg("reader"), nb::arg("names"), nb::arg("state"), nb::arg("transitions"),
+             nb::arg("base"), nb::arg("start"), nb::arg("end"), nb::arg("pair_ptr").none(),
+             nb::arg("pair_labels").none(), nb::arg("columns").none(), nb::arg("column_ptr").none(),
+             nb::arg("column_places").none())
+        .def("tag", &Tagger::tag, nb::arg("sentence"),
+             nb::sig("def tag(self, sentence: typing.Any) -> list[typing.Any] | None"),
+             "The best labels of a list of tokens; None where it is not one, or a token cannot be read.");
+}
 
 }  // namespace
 
 void bind_sentence_tagger(nb::module_& module) {
-    nb::class_<SentenceTagger>(module, "SentenceTagger", "Labels of single sentences from their attributes.")
-        .def(nb::init<nb::object, nb::object, In<double>, In2<double>, In<double>, In<double>, In<double>,
-                      Maybe<int64_t>, Maybe<int32_t>>(),
-             nb::kw_only(), nb::arg("table"), nb::arg("names"), nb::arg("state"), nb::arg("transitions"),
-             nb::arg("base"), nb::arg("start"), nb::arg("end"), nb::arg("pair_ptr").none(),
-             nb::arg("pair_labels").none())
-        .def("tag", &SentenceTagger::tag, nb::arg("sentence"),
-             nb::sig("def tag(self, sentence: typing.Any) -> list[typing.Any] | None"),
-             "The best labels of a list of tokens; None where it is not one, or a token cannot be read.");
+    bind_tagger<AttributeSentences>(module, "AttributeTagger", "Labels of single sentences from their attributes.");
+    bind_tagger<TemplateSentences>(module, "TemplateTagger", "Labels of single sentences from their columns.");
 }
 
 }  // namespace ff

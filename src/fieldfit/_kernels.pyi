@@ -1,6 +1,7 @@
 """Compiled kernels of fieldfit: flat arrays in, preallocated arrays out."""
 
 from collections.abc import Sequence
+import enum
 from typing import Annotated, Any, overload
 
 import numpy
@@ -953,13 +954,58 @@ class NameTable:
         The attributes of each item: (counts, codes, values or None where all are one, failure or None).
         """
 
-class SentenceTagger:
+class Derivation(enum.Enum):
+    """How a text is made from a word."""
+
+    none = 0
+
+    lower = 1
+
+    shape = 2
+
+    stop = 3
+
+    prefix = 4
+
+    suffix = 5
+
+def derive_texts(kind: Derivation, length: int, words: Sequence[str], stop_words: Sequence[str]) -> list[str | None]:
+    """
+    The derived text of each word; None where it has none (a prefix longer than the word).
+    """
+
+def cell_codes(
+    offsets: NDArray[numpy.int64], codes: NDArray[numpy.int32], row: int, size: int, reach: int
+) -> NDArray[numpy.int32]:
+    """
+    The code that a cell reads at each token: that of the token `row` places away, or one from `size` on where this is outside the sentence.
+    """
+
+class TemplateEncoder:
+    """Codes of features of sentences, from templates."""
+
+    def __init__(
+        self, *, sources: object, stop_words: object, reach: int, n_columns: int, states: object, pairs: object
+    ) -> None: ...
+    def codes(self, source: int, words: Sequence[str]) -> NDArray[numpy.int32]:
+        """
+        The code of each word's value in a source, -1 where it does not occur in training.
+        """
+
+    def features(
+        self, offsets: NDArray[numpy.int64], codes: list[NDArray[numpy.int32]], states: bool, pairs: bool
+    ) -> tuple[NDArray[numpy.int64], NDArray[numpy.int32]]:
+        """
+        (indptr, indices) of the features of a text, given as codes of its tokens in each source.
+        """
+
+class AttributeTagger:
     """Labels of single sentences from their attributes."""
 
     def __init__(
         self,
         *,
-        table: object,
+        reader: object,
         names: object,
         state: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
         transitions: Annotated[
@@ -971,6 +1017,43 @@ class SentenceTagger:
         pair_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
         | None,
         pair_labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        columns: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        column_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        column_places: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+    ) -> None: ...
+    def tag(self, sentence: Any) -> list[Any] | None:
+        """
+        The best labels of a list of tokens; None where it is not one, or a token cannot be read.
+        """
+
+class TemplateTagger:
+    """Labels of single sentences from their columns."""
+
+    def __init__(
+        self,
+        *,
+        reader: object,
+        names: object,
+        state: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        transitions: Annotated[
+            NDArray[numpy.float64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
+        base: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        start: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        end: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+        pair_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        pair_labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        columns: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        column_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)]
+        | None,
+        column_places: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
         | None,
     ) -> None: ...
     def tag(self, sentence: Any) -> list[Any] | None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fieldfit.data import keys
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import columns_from_lists, join_texts, parse_columns, read_columns
-from fieldfit.data.derived import derive, shape
+from fieldfit.data.derived import derive
 from fieldfit.data.features import load_stop_words, preset, preset_names
 from fieldfit.data.locate import find_data
 from fieldfit.data.observed import observed_pairs, observed_transitions
@@ -33,7 +33,7 @@ def expand(template, sentence, place):
         at = place + cell.row
         if 0 <= at < len(sentence):
             value = sentence[at][cell.column]
-            values.append(derive(cell.derivation, [value], ())[0] if cell.derivation else value)
+            values.append(slow_derive(cell.derivation, value, ()) if cell.derivation else value)
         else:
             values.append(Padding(f"_B-{-at}" if at < 0 else f"_B+{at - len(sentence) + 1}"))
     return None if None in values else (template, tuple(values))
@@ -188,11 +188,40 @@ def test_saved_arrays_give_the_same_encoder(spec):
 
 
 def test_shapes_and_derived_columns():
-    assert shape("McDonald's") == "XxXxx'x"
-    assert shape("1,234.5") == "d,dd.d"
+    assert derive("shape", ["McDonald's", "1,234.5", "...."], ()) == ["XxXxx'x", "d,dd.d", ".."]
     assert derive("prefix3", ["ab", "abc", "abcd"], ()) == [None, "abc", "abc"]
     assert derive("suffix2", ["a", "ab", "abc"], ()) == [None, "ab", "bc"]
     assert derive("stop", ["The", "cat"], {"the"}) == ["yes", "no"]
+
+
+def slow_derive(name, word, stop_words):
+    """A derived text in plain Python, which knows Unicode."""
+    if name == "lower":
+        return word.lower()
+    if name == "stop":
+        return "yes" if word.lower() in stop_words else "no"
+    if name == "shape":
+        marks = [
+            "d" if c.isdigit() else ("X" if c.isupper() else "x") if c.isalpha() else c  # one character each
+            for c in word
+        ]
+        return "".join(mark for i, mark in enumerate(marks) if i < 2 or {mark} != set(marks[i - 2 : i]))
+    length = int(name[6:])
+    if len(word) < length:
+        return None
+    return word[:length] if name.startswith("prefix") else word[-length:]
+
+
+#: All of Unicode, with lone surrogates, and characters whose lower case or class is unusual.
+odd_text = st.text(st.one_of(st.characters(), st.sampled_from("aBÀßΣσςİıǅ٣²Ⅷ日𝐀\ud800\t \0/")), max_size=6)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(odd_text, max_size=8), st.lists(odd_text, max_size=3))
+def test_derived_texts_follow_python(words, stop_words):
+    stops = [word.lower() for word in stop_words]
+    for name in ("lower", "shape", "stop", "prefix1", "prefix3", "suffix1", "suffix4"):
+        assert derive(name, words, stops) == [slow_derive(name, word, stops) for word in words]
 
 
 def test_stop_list_of_ones_own(tmp_path):
@@ -217,7 +246,7 @@ def test_presets_can_be_listed():
     assert all(preset(name).transitions for name in preset_names())
 
 
-value = st.sampled_from(["a", "b", "Cc", "d1", "a/b", "_B-1"])
+value = st.sampled_from(["a", "b", "Cc", "d1", "a/b", "_B-1", "", "Éa", "\ud800x"])
 rows = st.lists(
     st.lists(st.tuples(value, value, st.sampled_from("XY")), min_size=1, max_size=4), min_size=1, max_size=5
 )

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 
+from fieldfit import _kernels
 from fieldfit.arguments import whole_number
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.columns import ColumnText
-from fieldfit.data.derived import derive
+from fieldfit.data.derived import derive, parse_derivation
 from fieldfit.data.features import load_stop_words, preset
 from fieldfit.data.keys import KeySpace
 from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import UNKNOWN, Sequences
-from fieldfit.data.template_blocks import Block, Cells, Source, feature_codes, group_templates, learn_blocks
+from fieldfit.data.template_blocks import Block, Cells, Source, group_templates, learn_blocks
 from fieldfit.data.templates import FeatureSpec, parse_templates
 from fieldfit.types import Array, Arrays, DataError, Int32Array
 from fieldfit.words import counted
@@ -167,11 +169,7 @@ class ColumnEncoder:
         >>> encoder.encode(parse_columns("the DT\ncat NN\n")).labels.tolist()
         [-1, -1]
         """
-        reader = self._reader(text)
-        columns = [feature_codes(block, reader, slice(None)) for block in self.state_blocks]
-        return self._sequences(
-            text, [column for group in columns for column in group], self.state_blocks, unknown_labels
-        )
+        return self._encoded(text, self.n_features, unknown_labels, states=True)
 
     def encode_pairs(self, text: ColumnText) -> Sequences:
         r"""Encode the features of label pairs.
@@ -195,9 +193,7 @@ class ColumnEncoder:
         >>> encoder.encode_pairs(text).indptr.tolist()
         [0, 0, 1, 1, 2]
         """
-        reader = self._reader(text)
-        columns = [feature_codes(block, reader, reader.inner) for block in self.pair_blocks]
-        return self._sequences(text, [column for group in columns for column in group], self.pair_blocks, "mark")
+        return self._encoded(text, self.n_pair_features, "mark", states=False)
 
     def with_pairs(self, text: ColumnText, states: Sequences) -> Sequences:
         r"""Add the features of label pairs to an encoded text.
@@ -310,13 +306,42 @@ class ColumnEncoder:
                 names[place] = template.name(row)
         return names
 
-    @cached_property
-    def _codes(self) -> dict[Source, dict[str, int]]:
-        return {
-            source: {value: code for code, value in enumerate(values)} for source, values in self.vocabularies.items()
-        }
+    def __getstate__(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # the kernel is made again
 
-    def _reader(self, text: ColumnText) -> Cells:
+    @cached_property
+    def kernel(self) -> _kernels.TemplateEncoder:
+        """The encoder as the kernels have it: tables of values and of keys."""
+        sources = self._sources
+        places = {source: place for place, source in enumerate(sources)}
+
+        def listed(blocks: Iterable[Block]) -> list[object]:
+            return [
+                (
+                    [[(places[c.column, c.derivation], c.row) for c in t.cells] for t in block.templates],
+                    block.space.radices,
+                    block.space.ranks,
+                    block.space.keys,
+                )
+                for block in blocks
+            ]
+
+        return _kernels.TemplateEncoder(
+            sources=[(column, *parse_derivation(name), self.vocabularies[column, name]) for column, name in sources],
+            stop_words=self.stop_words,
+            reach=self.spec.reach,
+            n_columns=self.n_columns,
+            states=listed(self.state_blocks),
+            pairs=listed(self.pair_blocks),
+        )
+
+    @property
+    def _sources(self) -> list[Source]:
+        """What the templates read, column by column."""
+        return sorted(self.vocabularies, key=itemgetter(0))
+
+    def _encoded(self, text: ColumnText, n_features: int, unknown: str, *, states: bool) -> Sequences:
+        """The state features or the features of label pairs."""
         if text.n_tokens:
             _check_columns(self.spec, text, self.label_column if text.n_columns == self.n_columns else None)
             if text.n_columns > self.n_columns:
@@ -325,11 +350,20 @@ class ColumnEncoder:
                     f"{self.n_columns} (column {self.label_column} the label), or leave the label out."
                 )
         empty = np.zeros(0, dtype=np.int32)
-        codes = {
-            source: _recode(_values(source, text, self.stop_words), table, text, source) if text.n_tokens else empty
-            for source, table in self._codes.items()
-        }
-        return Cells(text.offsets, self.spec.reach, codes, self.vocabularies)
+        codes = [
+            self.kernel.codes(place, text.values[column])[text.codes[column]] if text.n_tokens else empty
+            for place, (column, _) in enumerate(self._sources)
+        ]
+        indptr, indices = self.kernel.features(text.offsets, codes, states, not states)
+        return Sequences(
+            offsets=text.offsets,
+            indptr=indptr,
+            indices=indices if states else indices - np.int32(self.n_features),
+            values=None,
+            labels=self._label_codes(text, unknown),
+            n_features=n_features,
+            n_labels=len(self.labels),
+        )
 
     def _sequences(
         self, text: ColumnText, columns: Sequence[Int32Array], blocks: Sequence[Block], unknown: str | None

@@ -21,7 +21,8 @@ _LARGEST_KEY_TABLE = 1 << 22
 class KeySpace:
     """The tuples seen in training, with codes 0..len−1 in ascending order of their keys.
 
-    ``ranks[j]`` holds the sorted partial keys that were replaced by their rank before position j was appended.
+    ``ranks[j]`` holds the sorted partial keys that were replaced by their rank before position j was appended. The
+    kernels look tuples up (`fieldfit._kernels.TemplateEncoder`).
     """
 
     radices: tuple[int, ...]
@@ -30,11 +31,6 @@ class KeySpace:
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    def encode(self, parts: Sequence[Int32Array]) -> Int32Array:
-        """The code of each tuple (parts[0][i], parts[1][i], …), −1 where it was not seen or has a negative part."""
-        keys = _fold(parts, self.radices, self.ranks, learn=False)
-        return _rank(self.keys, keys).astype(np.int32)
 
     def decode(self, codes: IntArray) -> list[IntArray]:
         """The parts of the tuples with these codes, position by position."""
@@ -54,7 +50,7 @@ def learn_keys(
 ) -> tuple[KeySpace, Int32Array]:
     """The space of the tuples that occur at least ``min_count`` times, and the code of each tuple (−1 where none)."""
     ranks: dict[int, IntArray] = {}
-    keys = _fold(parts, radices, ranks, learn=True)
+    keys = _fold(parts, radices, ranks)
     present = keys >= 0
     whole = bool(present.all())
     kept = keys if whole else keys[present]
@@ -79,31 +75,19 @@ def learn_keys(
     return KeySpace(tuple(radices), ranks, seen), codes
 
 
-def _fold(
-    parts: Sequence[Int32Array], radices: Sequence[int], ranks: dict[int, IntArray], *, learn: bool
-) -> IntArray:
-    """The key of each tuple, −1 where a part is negative; ``learn`` fills ``ranks`` where the product overflows."""
+def _fold(parts: Sequence[Int32Array], radices: Sequence[int], ranks: dict[int, IntArray]) -> IntArray:
+    """The key of each tuple, −1 where a part is negative; fills ``ranks`` where the product overflows."""
     keys = parts[0].astype(np.int64)
     absent = parts[0] < 0
     size = radices[0]
     for position in range(1, len(parts)):
         radix, part = radices[position], parts[position]
-        if learn and size * radix > _LARGEST_KEY:
+        if size * radix > _LARGEST_KEY:
             ranks[position] = np.unique(keys[~absent])
-        if position in ranks:
-            keys = _rank(ranks[position], keys)
-            absent |= keys < 0
+            keys = np.searchsorted(ranks[position], keys)
             size = len(ranks[position])
         keys = keys * radix + part
         absent |= part < 0
         size *= radix
     keys[absent] = -1
     return keys
-
-
-def _rank(table: IntArray, keys: IntArray) -> IntArray:
-    """The place of each key in a sorted table, −1 where it is not there."""
-    if len(table) == 0:
-        return np.full(len(keys), -1, dtype=np.int64)
-    place = np.minimum(np.searchsorted(table, keys), len(table) - 1)
-    return np.where(table[place] == keys, place, -1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fieldfit._kernels import cell_codes
 from fieldfit.data.keys import KeySpace, learn_keys
 from fieldfit.data.templates import Template, TemplateCell
 from fieldfit.types import BoolArray, Int32Array, IntArray
@@ -33,12 +34,10 @@ class Cells:
         codes: Mapping[Source, Int32Array],
         vocabularies: Mapping[Source, Sequence[str]],
     ) -> None:
-        self._codes, self._vocabularies, self._reach = codes, vocabularies, reach
-        lengths = np.diff(offsets)
-        n_tokens = int(offsets[-1])
-        self._place = np.arange(n_tokens) - np.repeat(offsets[:-1], lengths)
-        self._left = np.repeat(lengths, lengths) - 1 - self._place
-        self.inner = self._place > 0
+        self._offsets, self._reach = offsets, reach
+        self._codes, self._vocabularies = codes, vocabularies
+        self.inner = np.ones(int(offsets[-1]), dtype=bool)  # the tokens with one before them in their sentence
+        self.inner[offsets[:-1][np.diff(offsets) > 0]] = False
 
     def radix(self, cell: TemplateCell) -> int:
         """One more than the largest code that `read` can give."""
@@ -46,24 +45,8 @@ class Cells:
 
     def read(self, cell: TemplateCell) -> Int32Array:
         """(n_tokens,) the code in the cell's column ``row`` tokens away, −1 where the value is unknown."""
-        codes = self._codes[cell.column, cell.derivation]
-        if cell.row == 0:
-            return codes
-        size = len(self._vocabularies[cell.column, cell.derivation])
-        result = np.empty_like(codes)
-        step = min(abs(cell.row), len(codes))
-        if cell.row < 0:
-            result[step:] = codes[: len(codes) - step]
-            # The token lies -row - place tokens before the first one: 1 reads _B-1.
-            beyond = -cell.row - self._place
-            outside = beyond > 0
-            result[outside] = size - 1 + beyond[outside]
-        else:
-            result[: len(codes) - step] = codes[step:]
-            beyond = cell.row - self._left
-            outside = beyond > 0
-            result[outside] = size + self._reach - 1 + beyond[outside]
-        return result
+        source = cell.column, cell.derivation
+        return cell_codes(self._offsets, self._codes[source], cell.row, len(self._vocabularies[source]), self._reach)
 
 
 def group_templates(templates: Iterable[Template]) -> list[tuple[Template, ...]]:
@@ -86,12 +69,6 @@ def learn_blocks(
         blocks.append(Block(group, space))
         columns.extend(_spread(codes, len(group), reader, where))
     return tuple(blocks), columns
-
-
-def feature_codes(block: Block, reader: Cells, where: slice | BoolArray) -> list[Int32Array]:
-    """For each template of the block the feature code of every token, −1 where it does not occur in training."""
-    parts, _ = _parts(block.templates, reader, where)
-    return _spread(block.space.encode(parts), len(block.templates), reader, where)
 
 
 def _parts(group: Sequence[Template], reader: Cells, where: slice | BoolArray) -> tuple[list[Int32Array], list[int]]:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fieldfit.data.derived import check_derivation
+from fieldfit.data.derived import parse_derivation
 from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
 
@@ -193,8 +193,7 @@ def _parse_line(line: str, place: str) -> Template:
         pieces.append(line[end : cell.start()])
         end = cell.end()
         cells.append(TemplateCell(int(cell[1]), int(cell[2]), cell[3] or ""))
-        if cells[-1].derivation:
-            check_derivation(cells[-1].derivation)
+        parse_derivation(cells[-1].derivation)
         if abs(cells[-1].row) > _LONGEST_REACH:
             raise DataError(f"{place}: {cell[0]} reaches farther than {_LONGEST_REACH} tokens.")
     pieces.append(line[end:])
