@@ -24,6 +24,7 @@ void bind_elementwise(nb::module_& module);
 void bind_chain(nb::module_& module);
 void bind_chain_decode(nb::module_& module);
 void bind_chain_stochastic(nb::module_& module);
+void bind_chain_mistakes(nb::module_& module);
 void bind_second_order(nb::module_& module);
 void bind_elimination(nb::module_& module);
 void bind_elimination_order(nb::module_& module);

@@ -48,6 +48,7 @@ NB_MODULE(_kernels, module) {
     ff::bind_chain(module);
     ff::bind_chain_decode(module);
     ff::bind_chain_stochastic(module);
+    ff::bind_chain_mistakes(module);
     ff::bind_second_order(module);
     ff::bind_elimination(module);
     ff::bind_elimination_order(module);

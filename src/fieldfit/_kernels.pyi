@@ -273,6 +273,30 @@ def chain_stochastic_pass(
     One stochastic gradient step for each visited batch; the weights change in place.
     """
 
+def chain_mistakes_pass(
+    *,
+    offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    indices: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    values: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    pair_ptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    pair_labels: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)] | None,
+    transition_at: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    order: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    second: Annotated[NDArray[numpy.float64], dict(shape=(None,), order="C", device="cpu")],
+    rule: int,
+    type: int,
+    c: float,
+    error_sensitive: bool,
+    gamma: float,
+    visits: float,
+) -> tuple[float, int]:
+    """
+    Visit sequences and learn from mistakes; returns the loss and the number of sequences with mistakes.
+    """
+
 class LabelTriples:
     """The allowed triples of labels as arcs between pairs of labels."""
 

@@ -9,15 +9,13 @@ from collections.abc import Hashable, Mapping
 import numpy as np
 
 from fieldfit.api.result import Fit
-from fieldfit.api.state import Convergence, SampleSize
+from fieldfit.compat.sklearn_crfsuite.weights_only import fit_of_weights
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.encoders import names_of
 from fieldfit.data.textfile import read_text
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_layout import ChainLayout
-from fieldfit.objective import Penalties
-from fieldfit.policies import Policy
 from fieldfit.types import FileFormatError
 
 _SECTION_HEADER = re.compile(r"([A-Z_]+) = \{")
@@ -88,17 +86,7 @@ def read_dump(path: str | os.PathLike[str]) -> Fit:
         layout=layout,
     )
     theta = np.array([state[place] for place in places.tolist()] + [transitions[pair] for pair in pairs.tolist()])
-    return Fit(
-        model=model,
-        policy=Policy.parse("FL"),
-        theta=model.check_theta(theta),
-        free=np.ones(len(theta), dtype=bool),
-        penalty=Penalties(np.full(len(theta), np.inf), None),
-        size=SampleSize(0, 0.0),
-        convergence=Convergence(True, False, "read from a dump of CRFsuite", np.nan, np.nan, 0, 0, 0, 0.0),
-        random_state=0,
-        encoder=encoder,
-    )
+    return fit_of_weights(model, theta, encoder, "read from a dump of CRFsuite")
 
 
 def _sections(path: str | os.PathLike[str]) -> dict[str, list[str]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 import tempfile
+import time
 import warnings
 import zipfile
 from collections.abc import Sequence
@@ -14,19 +16,30 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, one_of, whole_number
 from fieldfit.compat.sklearn_crfsuite.dump import read_dump
 from fieldfit.compat.sklearn_crfsuite.metrics import Labels, flat_accuracy_score
+from fieldfit.compat.sklearn_crfsuite.mistakes import MistakeDriven, MistakeRule
 from fieldfit.compat.sklearn_crfsuite.sentence_tagger import SentenceTagger
+from fieldfit.compat.sklearn_crfsuite.weights_only import fit_of_weights
 from fieldfit.data.label_lists import Label
+from fieldfit.data.sequences import Sequences
+from fieldfit.estimators.chain_training import completed
 from fieldfit.estimators.crf_tagger import CRFTagger
 from fieldfit.estimators.weight_tables import top_features, transition_table
 from fieldfit.types import Array, ConvergenceWarning, DataError, ModelError, Plain
+from fieldfit.words import counted
 
 #: Algorithms of CRFsuite that maximise the penalised likelihood. They have the same optimum.
 LIKELIHOOD_ALGORITHMS = ("lbfgs", "l2sgd")
-#: Algorithms of CRFsuite that have no objective of their own.
-ONLINE_ALGORITHMS = ("ap", "pa", "arow")
+#: Algorithms of CRFsuite that learn from mistakes.
+MISTAKE_DRIVEN = {"ap": MistakeRule.PERCEPTRON, "pa": MistakeRule.PASSIVE_AGGRESSIVE, "arow": MistakeRule.AROW}
+#: What they are called where a fit says where its weights come from.
+_RULE_NAMES = {
+    MistakeRule.PERCEPTRON: "averaged perceptron",
+    MistakeRule.PASSIVE_AGGRESSIVE: "passive-aggressive updates",
+    MistakeRule.AROW: "AROW",
+}
 #: Parameters of the tagger in its messages, and those of this class.
 _PARAMETERS = {"max_iter": "max_iterations", "sigma2": "c2"}
 
@@ -35,14 +48,16 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     """Linear-chain CRF with the interface of ``sklearn_crfsuite.CRF``.
 
     The model and the objective are CRFsuite's: weights for the attributes and transitions that occur in training, and the
-    penalty c1·Σ|w| + c2·Σw². The optimiser is fieldfit's, so parameters that steer CRFsuite's optimiser are accepted
-    and have no effect: num_memories, epsilon, period, delta, linesearch, max_linesearch, calibration_*, pa_type, c,
-    error_sensitive, averaging, variance, gamma, keep_tempfiles and trainer_cls.
+    penalty c1·Σ|w| + c2·Σw². The optimiser of the likelihood is fieldfit's, so parameters that steer CRFsuite's are
+    accepted and have no effect: num_memories, period, delta, linesearch, max_linesearch, calibration_*, keep_tempfiles and
+    trainer_cls. "ap", "pa" and "arow" are CRFsuite's algorithms, with their parameters.
 
     Parameters
     ----------
-    algorithm : {"lbfgs", "l2sgd"} or None, default: None
-        Both maximise the penalised likelihood. "ap", "pa" and "arow" are refused: they maximise no likelihood.
+    algorithm : {"lbfgs", "l2sgd", "ap", "pa", "arow"} or None, default: None
+        "lbfgs" (None) and "l2sgd" maximise the penalised likelihood. "ap" (averaged perceptron), "pa" (passive-aggressive)
+        and "arow" learn from mistakes and maximise no likelihood: there are no standard errors, and probabilities are not
+        calibrated. They visit the sentences in another random order than CRFsuite.
     min_freq : float or None, default: None
         Attributes that occur in fewer tokens are dropped. CRFsuite adds up the values of each pair of attribute and label
         instead, and drops pairs with a negative sum even without ``min_freq``.
@@ -55,15 +70,26 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     c2 : float or None, default: None
         Weight of the squared penalty. None: 1.
     max_iterations : int or None, default: None
-        Largest number of iterations. None: no limit for practical purposes (100,000).
-    num_memories, epsilon, period, delta, linesearch, max_linesearch : object, default: None
+        Largest number of iterations; passes over the sentences with "ap", "pa" and "arow". None: 100 passes, or no limit
+        for practical purposes (100,000).
+    num_memories, period, delta, linesearch, max_linesearch : object, default: None
         No effect.
+    epsilon : float or None, default: None
+        With "ap", "pa" and "arow": stop when the mean loss of a pass is below this. None: 0. Otherwise no effect.
     calibration_eta, calibration_rate, calibration_samples : object, default: None
         No effect.
     calibration_candidates, calibration_max_trials : object, default: None
         No effect.
-    pa_type, c, error_sensitive, averaging, variance, gamma : object, default: None
-        No effect.
+    pa_type : {0, 1, 2} or None, default: None
+        With "pa": steps without a limit, of at most c, or with a squared penalty. None: 1.
+    c : float or None, default: None
+        With "pa": the aggressiveness. None: 1.
+    error_sensitive : bool or None, default: None
+        With "pa": whether the margin is the square root of the number of wrong labels instead of 1. None: True.
+    averaging : bool or None, default: None
+        With "pa": whether the weights are averaged over all visits. None: True.
+    variance, gamma : float or None, default: None
+        With "arow": the first variance of each weight, and the trade-off between fit and caution. None: 1.
     verbose : bool, default: False
         Whether to print each iteration on stderr.
     model_filename : str, Path or None, default: None
@@ -96,7 +122,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         c2: float | None = None,
         max_iterations: int | None = None,
         num_memories: object = None,
-        epsilon: object = None,
+        epsilon: float | None = None,
         period: object = None,
         delta: object = None,
         linesearch: object = None,
@@ -106,12 +132,12 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         calibration_samples: object = None,
         calibration_candidates: object = None,
         calibration_max_trials: object = None,
-        pa_type: object = None,
-        c: object = None,
-        error_sensitive: object = None,
-        averaging: object = None,
-        variance: object = None,
-        gamma: object = None,
+        pa_type: int | None = None,
+        c: float | None = None,
+        error_sensitive: bool | None = None,
+        averaging: bool | None = None,
+        variance: float | None = None,
+        gamma: float | None = None,
         verbose: bool = False,
         model_filename: str | os.PathLike[str] | None = None,
         keep_tempfiles: object = False,
@@ -160,7 +186,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         y : list of lists
             Labels of each sentence.
         X_dev, y_dev : list or None, default: None
-            Development data. If given, the fit stops when the accuracy on them no longer improves.
+            Development data. If given, the fit stops when the accuracy on them no longer improves. "ap", "pa" and "arow" do
+            not use them.
 
         Returns
         -------
@@ -175,25 +202,33 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """
         if (X_dev is None) != (y_dev is None):
             raise DataError("Development data need both X_dev and y_dev.")
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            tagger = CRFTagger(**self._options()).fit(X, y, X_dev, y_dev)
-        for warning in told:
-            warnings.warn(_renamed(warning.message), stacklevel=2)
+        algorithm = one_of(
+            self.algorithm or "lbfgs", "algorithm", (*LIKELIHOOD_ALGORITHMS, *MISTAKE_DRIVEN), ModelError
+        )
+        if algorithm in MISTAKE_DRIVEN:
+            tagger = self._learn(MISTAKE_DRIVEN[algorithm], X, y)
+        else:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                tagger = CRFTagger(**self._weights(), **self._likelihood(algorithm)).fit(X, y, X_dev, y_dev)
+            for warning in told:
+                warnings.warn(_renamed(warning.message), stacklevel=2)
         if self.model_filename is not None:
             tagger.save(self.model_filename)
         self._tagger = tagger
         return self
 
-    def _options(self) -> Plain:
-        """The parameters of the tagger with the same model and objective."""
-        algorithm = self.algorithm or "lbfgs"
-        if algorithm in ONLINE_ALGORITHMS:
-            raise ModelError(
-                f"algorithm={algorithm!r} maximises no likelihood, so fieldfit does not offer it. Use 'lbfgs'."
-            )
-        if algorithm not in LIKELIHOOD_ALGORITHMS:
-            raise ModelError(f"algorithm must be 'lbfgs' or 'l2sgd'; got {algorithm!r}.")
+    def _weights(self) -> Plain:
+        """The parameters of the tagger with the same weights."""
+        return {
+            "min_count": max(1, math.ceil(_not_negative(self.min_freq, "min_freq", 0.0))),
+            "all_pairs": bool(self.all_possible_states),
+            "all_transitions": bool(self.all_possible_transitions),
+            "crfsuite_compatible": True,
+        }
+
+    def _likelihood(self, algorithm: str) -> Plain:
+        """The parameters of the tagger with the same objective."""
         c1, c2 = _not_negative(self.c1, "c1", 0.0), _not_negative(self.c2, "c2", 1.0)
         iterations = 100_000 if self.max_iterations is None else count_of(self.max_iterations, "max_iterations", 0)
         if c1 and algorithm == "l2sgd":
@@ -201,13 +236,38 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return {
             "sigma2": 1 / (2 * c2) if c2 else None,
             "l1": c1 or None,
-            "min_count": max(1, math.ceil(_not_negative(self.min_freq, "min_freq", 0.0))),
-            "all_pairs": bool(self.all_possible_states),
-            "all_transitions": bool(self.all_possible_transitions),
-            "crfsuite_compatible": True,
             "max_iter": iterations,
             "verbose": bool(self.verbose),
         }
+
+    def _learn(self, rule: MistakeRule, X: object, y: object) -> CRFTagger:
+        """The tagger that learns from mistakes."""
+        given = {"c": self.c, "variance": self.variance, "gamma": self.gamma}
+        for name, value in given.items():
+            if _not_negative(value, name, 1.0) == 0.0:
+                raise ModelError(f"{name} must be above 0.")
+        algorithm = MistakeDriven(
+            rule,
+            type=1 if self.pa_type is None else whole_number(self.pa_type, "pa_type", 0, 2, error=ModelError),
+            error_sensitive=self.error_sensitive is None or bool(self.error_sensitive),
+            averaging=self.averaging is None or bool(self.averaging),
+            max_iterations=100 if self.max_iterations is None else count_of(self.max_iterations, "max_iterations", 0),
+            epsilon=_not_negative(self.epsilon, "epsilon", 0.0),
+            **{name: _not_negative(value, name, 1.0) for name, value in given.items()},
+        )
+        began = time.perf_counter()
+        encoder, model, sequences = CRFTagger(**self._weights()).prepare(X, y)
+        assert isinstance(sequences, Sequences)  # lists of sentences
+        model = completed(model, sequences, None)
+        tell = (lambda done, loss: print(f"pass {done}: loss {loss:g}", file=sys.stderr)) if self.verbose else None
+        theta, passes, interrupted = algorithm.learn(model, sequences, tell)
+        message = f"{_RULE_NAMES[rule]}, {counted(passes, 'passes')}: no likelihood was maximised"
+        seconds = time.perf_counter() - began
+        return CRFTagger.from_fit(
+            fit_of_weights(
+                model, theta, encoder, message, iterations=passes, seconds=seconds, interrupted=interrupted
+            )
+        )
 
     # --- predictions --------------------------------------------------------------------------------------------------
 
