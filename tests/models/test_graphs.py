@@ -11,12 +11,36 @@ import fieldfit as ff
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.ragged import Ragged
 from fieldfit.models.graphs import check_edges, complete_edges, grid_edges
-from fieldfit.types import ModelError
+from fieldfit.types import DataError, ModelError
 
 
 def test_complete_edges() -> None:
     assert list(map(tuple, complete_edges(6).tolist())) == list(itertools.combinations(range(6), 2))
     assert complete_edges(1).shape == (0, 2)
+
+
+def test_complete_graphs_that_do_not_fit_are_refused_with_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        ModelError, match=r"20,000 variables have 199,990,000 pairs, whose model takes about 14,399,280,000 bytes"
+    ):
+        ff.BoltzmannMachine(20_000)
+    monkeypatch.setattr("fieldfit.models.graphs.memory_limit", lambda: 1_000_000)
+    with pytest.raises(
+        ModelError, match=r"about 1,432,800 bytes before any fit, and there are 1,000,000 bytes of memory"
+    ):
+        ff.Potts(200, 2)
+    assert len(complete_edges(100)) == 4950
+
+
+def test_fits_that_do_not_fit_into_memory_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = ff.BoltzmannMachine(100), np.zeros((10, 100), dtype=int)
+    monkeypatch.setattr("fieldfit.models.boltzmann.memory_limit", lambda: 1_000_000)
+    monkeypatch.setattr("fieldfit.api.estimation.Penalties.of", lambda *given: pytest.fail("an array as long as θ"))
+    with pytest.raises(
+        DataError, match=r"4,950 edges needs at least 2,336,400 bytes beside its samples.* 1,000,000 bytes"
+    ):
+        ff.fit(model, x, "PL1", sigma2=1.0)
+    ff.BoltzmannMachine(100, edge_groups=["a"] * 4950).refuse_size(10)
 
 
 @pytest.mark.parametrize(("rows", "columns", "neighbours"), [(3, 4, 4), (3, 4, 8), (1, 5, 8), (5, 1, 8), (2, 2, 8)])

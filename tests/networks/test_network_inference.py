@@ -191,11 +191,29 @@ def test_the_correction_of_strengths_follows_the_share_of_zeros():
     assert _fitted_mixture(np.array([np.nan])) == _fitted_mixture(np.array([]))
 
 
+def test_variables_without_intervals_say_why():
+    random = np.random.default_rng(0)
+    x = pd.DataFrame(random.integers(0, 2, (400, 4)), columns=list("abcd"))
+    x["rare"] = ((np.arange(400) % 40 == 0) & (x["a"] == 0) & (x["b"] == 0)).astype(int)
+    assert x["rare"].sum() >= 2
+    with pytest.warns(FieldfitWarning, match="fewer than"):
+        analysis = networks.analyse(x)
+    notes = analysis.nodes["note"]
+    assert notes["a"] == "no row has a = 1 and rare = 1"
+    assert notes["rare"].startswith("no row has rare = 1 and a = 1, and 1 more pair")
+    without = analysis.nodes["strength_se"].isna()
+    np.testing.assert_array_equal(without, notes != "")
+    number = int(without.sum())
+    assert 3 <= number < 5
+    assert f"{number} of 5 variables have no interval of strength and expected influence" in analysis.summary()
+
+
 def test_centralities_of_equal_columns_have_no_interval(frame):
     x = frame.assign(copy=frame["a"])
     with pytest.warns(FieldfitWarning, match="determine each other"):
         table = networks.centrality_intervals(x, networks.nodewise_network(x))
-    assert table.loc[["a", "copy"]].isna().all(axis=None)
+    assert table.loc[["a", "copy"]].drop(columns="note").isna().all(axis=None)
+    assert table.loc["a", "note"] == "no row has a = 1 and copy = 0"
     with pytest.raises(ModelError, match="level is 95"):
         networks.centrality_intervals(frame, networks.nodewise_network(frame), level=95)
     with pytest.raises(ModelError, match="from regressions"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from fieldfit.models import potts_problem
 from fieldfit.models.potts import Potts
 from fieldfit.proteins.page import family_lines
 from fieldfit.proteins.penalties import as_penalty
+from fieldfit.report.contact_map import contact_chart
 from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError, RunawayWarning
 
 LETTERS = ALPHABETS["rna"]
@@ -283,6 +285,17 @@ def test_the_contact_map_of_a_family(fitted: proteins.FamilyFit) -> None:
     length = fitted.alignment.length
     near = np.full((length, length), 4.0)
     assert len(fitted.plot_contacts(near, separation=1, top=3).axes[0].collections) > 1
+
+
+def test_both_contact_maps_have_the_first_column_at_the_top(fitted: proteins.FamilyFit) -> None:
+    assert fitted.plot_contacts(separation=1).axes[0].yaxis_inverted()
+    chart = contact_chart(np.array([[2, 7]]), np.array([1.0]), np.arange(9))
+    marks = {
+        (float(x), float(y)) for x, y in re.findall(r'<circle class="blue"[^>]* cx="([\d.]+)" cy="([\d.]+)"', chart)
+    }
+    (left, low), (right, high) = sorted(marks)
+    assert left < right
+    assert low > high  # column 7 is below column 2
 
 
 def test_mutual_information_of_equal_and_independent_columns() -> None:

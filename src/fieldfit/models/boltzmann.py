@@ -22,14 +22,22 @@ from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
+from fieldfit.models.graphs import (
+    BYTES_OF_EDGE,
+    MOST_VARIABLES,
+    check_edges,
+    grid_edges,
+    networkx_edges,
+    pairwise_scopes,
+)
+from fieldfit.models.memory import memory_limit
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.pairwise_missing import MissingPairwiseProblem, sums_states
 from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import compile_by
 from fieldfit.policies.selection import FamilySelection, Selection
-from fieldfit.types import Arrays, FloatArray, Int32Array, IntArray, ModelError, Plain
+from fieldfit.types import Arrays, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
     import networkx
@@ -39,6 +47,8 @@ if TYPE_CHECKING:
 #: Limits on the larger state in absolute value. Within them, sums of fourth powers of states neither overflow nor
 #: underflow.
 _SMALLEST_STATE, _LARGEST_STATE = 1e-50, 1e50
+#: Fewest bytes of a fit for each parameter: PL1 of 1,500 and 3,000 variables, all pairs, took 460 to 550.
+_BYTES_OF_PARAMETER = 400
 
 
 def _two_numbers(states: Sequence[object]) -> bool:
@@ -146,6 +156,16 @@ class BoltzmannMachine(FieldModel):
         parts = {"couplings": len(self.edge_array), "biases": self.m if self.biases else 0}
         shared = {} if sum(parts.values()) == self.n_parameters else {"parameters": self.n_parameters}
         return {"variables": self.m, **parts, **shared}
+
+    def refuse_size(self, n: int) -> None:
+        """Raise DataError if a fit does not fit into this machine's memory, whatever the number of samples n is."""
+        edges, memory = len(self.edge_array), memory_limit()
+        needed = BYTES_OF_EDGE * edges + _BYTES_OF_PARAMETER * self.n_parameters
+        if memory is not None and needed > memory:
+            raise DataError(
+                f"A fit of {self.m:,} variables with {edges:,} edges needs at least {needed:,} bytes beside its samples, "
+                f"and there are {memory:,} bytes of memory. Use fewer edges, or let edges share parameters (edge_groups)."
+            )
 
     @property
     def n_parameters(self) -> int:

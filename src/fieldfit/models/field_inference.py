@@ -23,6 +23,17 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
 
+_NOTHING_TO_DRAW = (
+    "There is nothing to draw: every joint state with the given values has the probability 0. Check log_offset and "
+    "given."
+)
+_NOTHING_FOUND = (
+    "Gibbs sampling drew a joint state of probability 0. Either every joint state has the probability 0 (check log_offset "
+    "and given), or forbidden states keep the chains from a possible one: use method='exact'."
+)
+#: Entries of tables that are looked up at a time.
+_CHECKED_ENTRIES = 4_000_000
+
 
 class FieldInference(Model):
     """The computations of `FieldModel` at a given θ."""
@@ -295,6 +306,11 @@ class FieldInference(Model):
         Draws
             ``values`` has shape (n, m); ``method`` and ``note`` describe how they were drawn.
 
+        Raises
+        ------
+        ModelError
+            If every joint state has the probability 0, or Gibbs sampling does not find one that has not.
+
         Examples
         --------
         >>> import fieldfit as ff
@@ -303,6 +319,7 @@ class FieldInference(Model):
         ('exact', (1000, 2))
         """
         n, random_state = count_of(n, "The number of samples n", 0), seed(random_state)
+        burn_in, thin = count_of(burn_in, "burn_in", 0), count_of(thin, "thin")
         tables, clamped = self.log_tables(theta), self._codes_of(given)
         one_of(method, "The sampling method", ("auto", "exact", "gibbs"), ModelError)
         if self.observed and (clamped is None or np.any(clamped[list(self.observed)] < 0)):
@@ -310,13 +327,24 @@ class FieldInference(Model):
         if method != "gibbs":
             try:
                 codes = self.exact.sample(tables, n, random_state, given=clamped)
+                self._refuse_impossible(codes, tables, _NOTHING_TO_DRAW)
                 return Draws(self.decode(codes), codes, "exact", note="independent exact draws")
             except WidthError:
                 if method == "exact":
                     raise
         codes = gibbs_sample(self.graph, tables, n, random_state, given=clamped, burn_in=burn_in, thin=thin)
+        self._refuse_impossible(codes, tables, _NOTHING_FOUND)
         note = f"Gibbs sampling: {min(CHAINS, n)} chains, {burn_in} sweeps of burn-in, a draw every {thin} sweeps"
         return Draws(self.decode(codes), codes, "gibbs", burn_in, note)
+
+    def _refuse_impossible(self, codes: Int32Array, tables: FloatArray, why: str) -> None:
+        """Refuse draws (n, m) of which one has the probability 0: factors forbid it."""
+        if np.isfinite(tables).all():
+            return
+        step = max(1, _CHECKED_ENTRIES // max(1, len(self.graph.scopes)))
+        for first in range(0, len(codes), step):
+            if np.isneginf(tables[self.graph.entries(codes[first : first + step])]).any():
+                raise ModelError(why)
 
     def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Table:
         """Draw the modelled variables from p_θ. Conditioning variables and missing values stay the same."""
@@ -339,6 +367,7 @@ class FieldInference(Model):
                 rows = np.flatnonzero(which.reshape(-1) == number)
                 known[observed] = line
                 codes[rows] = self.exact.sample(tables, len(rows), random_state, stream=number, given=known)
+                self._refuse_impossible(codes[rows], tables, _NOTHING_TO_DRAW)
         codes[missing] = -1
         return replace(table, codes=np.ascontiguousarray(codes))
 
@@ -371,6 +400,9 @@ class FieldInference(Model):
         codes = np.full(self.m, -1, dtype=np.int32)
         if isinstance(given, dict):
             items = [(variables_of([k], self.names)[0], v) for k, v in given.items()]
+            outside = [variable for variable, _ in items if not 0 <= variable < self.m]
+            if outside:
+                raise ModelError(f"given has the variable {outside[0]}; variables are 0 to {self.m - 1}, or names.")
         else:
             entries = list(given) if has_entries(given) else [given]
             if len(entries) != self.m:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
-
 import numpy as np
 
+from fieldfit.models.memory import memory_limit
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError
@@ -16,8 +13,6 @@ from fieldfit.types import DataError
 _CHUNK_NUMBERS, _MOST_SAMPLES, _LEAST_SAMPLES = 1 << 23, 2048, 16
 #: As in kernels/potts.hpp: doubles in the longest row of joined sites.
 _JOINED = 40
-#: Files with the memory limit of a container (control groups, versions 2 and 1).
-_CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def bytes_of_sites(n: int, tables: PottsTables) -> int:
@@ -37,21 +32,6 @@ def bytes_of_blocks(n: int, tables: PottsTables, listed: int) -> int:
     chunk = min(n, max(_LEAST_SAMPLES, min(_MOST_SAMPLES, _CHUNK_NUMBERS // (m * padded))))
     rows = 3 * 2 * len(tables.edges) * q * padded
     return n * m + 8 * (3 * tables.n_entries + 3 * tables.n_parameters + rows + 3 * m * chunk * padded + 2 * listed)
-
-
-def memory_limit() -> int | None:
-    """Bytes that this process may use: the machine's memory, or less where the process or its container has a limit."""
-    limits = []
-    with contextlib.suppress(AttributeError, ValueError, OSError):
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with contextlib.suppress(ImportError):
-        import resource  # not on Windows
-
-        limits.append(resource.getrlimit(resource.RLIMIT_AS)[0])
-    for path in _CONTAINER_LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # "max" where there is none
-            limits.append(int(path.read_text(encoding="ascii")))
-    return min((limit for limit in limits if limit > 0), default=None)
 
 
 def refuse_too_large(n: int, tables: PottsTables, needed: int) -> None:

@@ -16,6 +16,7 @@ from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import nodewise_network
 from fieldfit.networks.resampling import Progress
 from fieldfit.networks.responses import Responses, read_responses
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -98,6 +99,7 @@ class Analysis:
             "(debiased estimates)."
         )
         lines += _without_errors(self.edges)
+        lines += _without_intervals(self.nodes)
         best = self.nodes["normalised"].nlargest(1)
         lines.append(
             f"Predictability (normalised accuracy): mean {self.nodes['normalised'].mean():z.2f}, largest "
@@ -123,6 +125,18 @@ def _without_errors(edges: pandas.DataFrame) -> list[str]:
     return [
         f"{len(without)} of {len(edges)} pairs have no standard error or interval; the column note of the table of edges "
         f"says why. {first['from']} - {first['to']}: {first['note']}."
+    ]
+
+
+def _without_intervals(nodes: pandas.DataFrame) -> list[str]:
+    """How many variables have no interval of strength and expected influence, and why the first one has none."""
+    without = nodes[nodes["note"] != ""]
+    if without.empty:
+        return []
+    return [
+        f"{len(without)} of {counted(len(nodes), 'variables')} have no interval of strength and expected influence, which "
+        f"need all couplings of a variable; the column note of the table of nodes says why. {without.index[0]}: "
+        f"{without['note'].iloc[0]}."
     ]
 
 

@@ -24,10 +24,11 @@ import numpy as np
 from scipy import stats
 
 from fieldfit.networks.debiased import debiased_with_covariances
-from fieldfit.networks.intervals import checked_level, missing_answers, regressions_of
+from fieldfit.networks.intervals import UNDETERMINED, checked_level, missing_answers, regressions_of
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import answers_to
-from fieldfit.types import FloatArray
+from fieldfit.types import BoolArray, FloatArray
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -56,7 +57,7 @@ def centrality_intervals(data: object, network: Network, *, level: float = 0.95)
         A row for each variable. ``strength_debiased``: an estimate of Σ_k abs(w_jk) over all other variables, corrected for
         the penalty and for the noise of couplings near 0; ``strength_se``, ``strength_lower``, ``strength_upper``: its
         standard error and interval. ``expected_influence_…``: the same for Σ_k w_jk. NaN if a coupling of the variable has
-        no standard error in `edge_intervals`.
+        no standard error in `edge_intervals`; ``note`` says why.
 
     Notes
     -----
@@ -84,9 +85,9 @@ def centrality_intervals(data: object, network: Network, *, level: float = 0.95)
     estimate, covariances = debiased_with_covariances(
         answers.distinct[0], answers.counts.astype(np.float64), regressions, network.thresholds
     )
-    for j, k in missing_answers(answers):
-        if j != k:
-            estimate[j, k] = np.nan
+    absent = {pair: why for pair, why in missing_answers(answers).items() if pair[0] != pair[1]}
+    for pair in absent:
+        estimate[pair] = np.nan
     strength, variance = _strengths(estimate, covariances)
     width = float(stats.norm.ppf(0.5 + level / 2))
     columns = {}
@@ -99,7 +100,21 @@ def centrality_intervals(data: object, network: Network, *, level: float = 0.95)
         columns[f"{measure}_se"] = np.where(np.isfinite(value), error, np.nan)
         columns[f"{measure}_lower"] = np.maximum(value - width * error, least)
         columns[f"{measure}_upper"] = np.maximum(value + width * error, least)
-    return pandas.DataFrame(columns, index=list(network.names))
+    without = ~np.isfinite(columns["strength_se"]) | ~np.isfinite(columns["expected_influence_se"])
+    notes = _notes(absent, without)
+    return pandas.DataFrame({**columns, "note": notes}, index=list(network.names))
+
+
+def _notes(absent: dict[tuple[int, int], str], without: BoolArray) -> list[str]:
+    """Why variables have no interval, "" for the others: their first pair with a joint answer that never occurs."""
+    notes = [UNDETERMINED if lacks else "" for lacks in without]
+    of_variable: dict[int, list[str]] = {}
+    for (j, _), why in sorted(absent.items()):
+        of_variable.setdefault(j, []).append(why)
+    for j, reasons in of_variable.items():
+        more = len(reasons) - 1
+        notes[j] = reasons[0] + (f", and {counted(more, 'more pairs')} like this" if more else "")
+    return notes
 
 
 def _strengths(estimate: FloatArray, covariances: FloatArray) -> tuple[FloatArray, FloatArray]:

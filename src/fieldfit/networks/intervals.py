@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas
 
 #: Why a pair has no error although all of its joint answers occur.
-_UNDETERMINED = "other columns determine one of the two, or each other, in these rows"
+UNDETERMINED = "other columns determine one of the two, or each other, in these rows"
 
 
 def refit(data: object, network: Network, **options: Any) -> Fit:
@@ -123,7 +123,7 @@ def edge_intervals(
         errors = fitted.standard_errors()[: len(chosen)]
         plain[:, chosen] = theta, theta - width * errors, theta + width * errors
     lacking = ~np.isfinite(se) | ((weight != 0) & ~np.isfinite(plain[1]))
-    notes = [note or (_UNDETERMINED if lacks else "") for note, lacks in zip(notes, lacking, strict=True)]
+    notes = [note or (UNDETERMINED if lacks else "") for note, lacks in zip(notes, lacking, strict=True)]
     table = pandas.DataFrame(
         {
             "from": np.array(network.names)[first],

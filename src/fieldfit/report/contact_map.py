@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,9 +72,13 @@ def draw_contact_map(
 
 
 def contact_chart(pairs: IntArray, scores: FloatArray, columns: IntArray) -> str:
-    """Predicted pairs (count, 2) of columns on both sides of the diagonal, as a chart of a page."""
+    """Predicted pairs (count, 2) of columns on both sides of the diagonal, as a chart of a page.
+
+    As in `draw_contact_map`, the first column is at the top and on the left.
+    """
     limits = (float(columns.min()) - 1.0, float(columns.max()) + 1.0)
     chart = Chart.of(limits, limits, size=(560, 540))
+    chart.y = replace(chart.y, start=chart.y.stop, stop=chart.y.start)
     chart.axes("column", "column")
     ends = f"M{chart.x(limits[0]):.1f} {chart.y(limits[0]):.1f}L{chart.x(limits[1]):.1f} {chart.y(limits[1]):.1f}"
     chart.add(f'<path class="axis" d="{ends}"/>')

@@ -94,7 +94,8 @@ class Chart:
 
     def axes(self, x_label: str, y_label: str) -> None:
         """Axes with ticks and labels."""
-        left, right, bottom, top = self.x.start, self.x.stop, self.y.start, self.y.stop
+        left, right = self.x.start, self.x.stop
+        top, bottom = sorted((self.y.start, self.y.stop))  # y may grow downwards
         for value in self.y.ticks():
             place = self.y(value)
             self.add(f'<path class="grid" d="M{left:.1f} {place:.1f}H{right:.1f}"/>')
