@@ -233,7 +233,7 @@ def test_interruption_returns_what_there_is(monkeypatch):
         if state.iteration == 2:
             raise KeyboardInterrupt
 
-    def check(fit):
+    def check(*given):
         raise AssertionError("the drift of an interrupted fit was checked")
 
     monkeypatch.setattr("fieldfit.api.estimation.runaway", check)
