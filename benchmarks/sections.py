@@ -246,7 +246,7 @@ letter of its word; 2,000 sentences.""",
         "One sentence at a time against CRFsuite",
         ["single_sentences.py"],
         short=["single_sentences.py", "--sentences", "500"],
-        seconds=25,
+        seconds=60,
     ),
     "threads": Section(
         "One and two threads on a busy machine",
