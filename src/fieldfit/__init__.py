@@ -36,6 +36,7 @@ _HOMES = {
     "fit": "fieldfit.api.fitting",
     "likelihood_ratio": "fieldfit.api.comparison",
     "load": "fieldfit.api.files",
+    "load_tagger": "fieldfit.estimators.fitted_tagger",
     "plan": "fieldfit.api.plan",
     "project": "fieldfit.api.projection",
     "refine": "fieldfit.api.refine",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from fieldfit.api.validation import cross_validate as cross_validate
     from fieldfit.data.locate import find_data as find_data
     from fieldfit.estimators.crf_tagger import CRFTagger as CRFTagger
+    from fieldfit.estimators.fitted_tagger import load_tagger as load_tagger
     from fieldfit.estimators.graph_crf import GraphCRF as GraphCRF
     from fieldfit.estimators.pairwise_field import PairwiseField as PairwiseField
     from fieldfit.models.boltzmann import BoltzmannMachine as BoltzmannMachine

@@ -14,9 +14,12 @@ windows that a policy has drawn.
 from __future__ import annotations
 
 from fieldfit.data.attribute_encoder import AttributeEncoder
+from fieldfit.data.chunks import chunk_scores
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText, join_texts, parse_columns, read_columns
 from fieldfit.data.crfsuite_text import parse_crfsuite, read_crfsuite
+from fieldfit.data.label_scores import label_scores
+from fieldfit.data.scores import Scores
 from fieldfit.data.sequences import Sequences, as_sequences
 from fieldfit.data.templates import FeatureSpec, parse_templates, read_templates
 from fieldfit.models.chain_problem import windows_of_selection as _windows
@@ -30,10 +33,13 @@ __all__ = [
     "ColumnEncoder",
     "ColumnText",
     "FeatureSpec",
+    "Scores",
     "Segments",
     "SentenceFiles",
     "Sequences",
+    "chunk_scores",
     "join_texts",
+    "label_scores",
     "parse_columns",
     "parse_crfsuite",
     "parse_templates",

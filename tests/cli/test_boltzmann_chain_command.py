@@ -82,7 +82,7 @@ def test_printed_and_saved(run, train, tmp_path):
     ran = run("fit", "boltzmann-chain", train, "--rows", 2, "--out", out)
     assert ran.code == 0
     assert "15 sentences, 3 labels, 7 symbols, 33 parameters" in ran.out
-    assert "sigma2: 10" in ran.out
+    assert "sigma2: 10\n" in ran.out
     assert f"saved: {out}" in ran.err
     assert run("show", out, "--rows", 3).code == 0
 

@@ -85,6 +85,11 @@ def test_stochastic_gradients_from_the_command_line(run, train, tmp_path):
     assert direct.score(text) == 1.0
 
 
+def test_both_penalties_are_printed(run, train):
+    assert "policy: FL; sigma2: 2; l1: 0.5\n" in run("fit", "crf", train, "--sigma2", 2, "--l1", 0.5).out
+    assert "policy: FL; sigma2: 2\n" in run("fit", "crf", train, "--sigma2", 2).out
+
+
 def test_fit_as_json_has_the_whole_account(run, train):
     ran = run("fit", "crf", train, "--json", "--sigma2", "0.5,5", "--rows", 2, "--l1", 0.01)
     document = ran.json

@@ -2,6 +2,8 @@
 
 import gc
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 import fieldfit as ff
 from fieldfit.estimators import single_sentences
-from fieldfit.types import DataError
+from fieldfit.types import DataError, ModelError
 
 
 def corpus(kind, seed=0, n=40):
@@ -182,7 +184,8 @@ def test_compact_and_saved_taggers_agree(tmp_path):
     sentences = [[("the", "N"), ("dog", "V"), ("new", "X")], [("Äpfel", "é")]]
     again = pickle.loads(pickle.dumps(tagger))
     tagger.save(tmp_path / "tagger")
-    for other in (again, ff.CRFTagger.load(tmp_path / "tagger"), tagger.compact(0.05)):
+    loaded = ff.CRFTagger.load(tmp_path / "tagger"), ff.load_tagger(tmp_path / "tagger")
+    for other in (again, *loaded, tagger.compact(0.05)):
         assert [other.predict_single(sentence) for sentence in sentences] == other.predict(sentences)
     assert again.predict(sentences) == tagger.predict(sentences)
 
@@ -192,3 +195,21 @@ def test_long_sentences_with_label_pairs_take_the_general_way():
     sentence = [("the", "N"), ("dog", "V")] * 40_000
     assert single_sentences.tag_single(tagger.fit_, tagger.encoder_, tagger.classes_, sentence) is None
     assert tagger.predict_single(sentence) == tagger.predict([sentence, sentence[:1]])[0]
+
+
+def test_a_service_needs_no_scikit_learn(tmp_path):
+    template_tagger("pairs").save(tmp_path / "tagger")
+    program = (
+        "import sys, fieldfit as ff\n"
+        f"print(ff.load_tagger({str(tmp_path / 'tagger')!r}).predict_single([('the', 'N'), ('dog', 'V')]))\n"
+        "print(sorted({'sklearn', 'pandas', 'scipy'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    expected = template_tagger("pairs").predict_single([("the", "N"), ("dog", "V")])
+    assert done.stdout.splitlines() == [str(expected), "[]"]
+
+
+def test_other_fits_are_no_taggers(tmp_path):
+    ff.fit(ff.BoltzmannMachine(2, biases=True), np.eye(2)[[0, 1, 1, 0, 0]], sigma2=1).save(tmp_path / "field")
+    with pytest.raises(ModelError, match="needs a chain CRF"):
+        ff.load_tagger(tmp_path / "field")

@@ -23,7 +23,9 @@ def test_gains_within_the_tolerance_do_not_prolong_a_fit_but_the_best_is_kept():
     assert stopping.best_score == 0.509
     assert stopping.best_iteration == 3
     assert "more than 0.01" in stopping.message
+    assert stopping.message.endswith("in 3 evaluations")
     assert run(scores, patience=3)[1] is None
+    assert run([0.5, 0.4], patience=1)[0].message.endswith("with no improvement in 1 evaluation")
 
 
 def test_small_gains_add_up_to_an_improvement():

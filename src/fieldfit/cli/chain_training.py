@@ -90,7 +90,7 @@ class TrainingOptions:
             raise InterruptedFitError(f"Interrupted after {fit.iterations} iterations: not converged{kept}.")
 
 
-def say_fit(fit: Fit, labels: int, inputs: str, sigma2: object) -> None:
+def say_fit(fit: Fit, labels: int, inputs: str, sigma2: object, l1: float | None) -> None:
     """The model, the policy, how the fit ended, and its automatic weights; ``inputs`` counts symbols or features."""
     from fieldfit.cli.output import say
     from fieldfit.cli.weighting import print_weights
@@ -99,7 +99,8 @@ def say_fit(fit: Fit, labels: int, inputs: str, sigma2: object) -> None:
         f"{fit.model.kind}: {counted(fit.n, 'sentences')}, {counted(labels, 'labels')}, {inputs}, "
         f"{counted(fit.model.n_parameters, 'parameters')}"
     )
-    say(f"policy: {fit.policy}; sigma2: {'none' if sigma2 is None else format(sigma2, 'g')}")
+    sparse = f"; l1: {l1:g}" if l1 else ""
+    say(f"policy: {fit.policy}; sigma2: {'none' if sigma2 is None else format(sigma2, 'g')}{sparse}")
     steps = f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}"
     say(f"{fit.message} ({steps}, {fit.seconds:.2f} s)")
     say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")

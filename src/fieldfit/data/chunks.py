@@ -45,9 +45,27 @@ def find_chunks(labels: Sequence[Sequence[str]]) -> Chunks:
 
 
 def chunk_scores(gold: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]) -> Scores:
-    """Precision, recall and F1 of the predicted chunks, total and for each type, with the tokens' accuracy.
+    """Compute precision, recall and F1 of predicted chunks, in total and for each type, and the accuracy of tokens.
 
-    A predicted chunk is right if a gold chunk has the same first token, last token and type, as conlleval counts.
+    A predicted chunk is correct if a gold chunk has the same first token, last token and type, as conlleval counts.
+
+    Parameters
+    ----------
+    gold : sequence of sequences of labels
+        The true labels of each sentence, such as ``["B-NP", "I-NP", "O"]``.
+    predicted : sequence of sequences of labels
+        The predicted labels.
+
+    Returns
+    -------
+    Scores
+
+    Examples
+    --------
+    >>> from fieldfit.chains import chunk_scores
+    >>> scores = chunk_scores([["B-NP", "I-NP", "O"], ["B-VP"]], [["B-NP", "I-NP", "O"], ["B-NP"]])
+    >>> scores.f1, scores.accuracy
+    (0.5, 0.75)
     """
     flat_gold, flat_predicted, offsets = paired_labels(gold, predicted)
     names, codes = _codes(flat_gold + flat_predicted)

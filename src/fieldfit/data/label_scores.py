@@ -17,7 +17,26 @@ def token_accuracy(gold: Sequence[Sequence[Label]], predicted: Sequence[Sequence
 
 
 def label_scores(gold: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]) -> Scores:
-    """Precision, recall and F1 of each label over tokens; in total all three equal the accuracy."""
+    """Compute precision, recall and F1 of each label over tokens; in total all three equal the accuracy.
+
+    Parameters
+    ----------
+    gold : sequence of sequences of labels
+        The true labels of each sentence.
+    predicted : sequence of sequences of labels
+        The predicted labels.
+
+    Returns
+    -------
+    Scores
+
+    Examples
+    --------
+    >>> from fieldfit.chains import label_scores
+    >>> scores = label_scores([["D", "N"], ["V"]], [["D", "N"], ["N"]])
+    >>> dict(zip(scores.names, scores.recalls.tolist()))
+    {'D': 1.0, 'N': 1.0, 'V': 0.0}
+    """
     flat_gold, flat_predicted, _ = paired_labels(gold, predicted)
     names = tuple(sorted({*flat_gold, *flat_predicted}))
     codes = {name: code for code, name in enumerate(names)}

@@ -15,9 +15,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Counts of what is there, what was predicted and what of it is right, for each name (a chunk type or a label).
+    """Scores of predicted labels: counts for each name, which is a type of chunks or a label, and rates from them.
 
     All rates are fractions of 1; a rate whose denominator is 0 is 0, as in conlleval.
+
+    Parameters
+    ----------
+    unit : str
+        What is counted, ``"chunk"`` or ``"label"``.
+    names : tuple of str
+        The types of chunks or the labels.
+    n_gold, n_predicted, n_correct : ndarray of shape (n_names,)
+        How many there are, how many were predicted, and how many of these are correct.
+    n_tokens, n_tokens_correct : int
+        Number of tokens, and of those with the correct label.
+
+    Examples
+    --------
+    >>> from fieldfit.chains import label_scores
+    >>> print(label_scores([["D", "N"], ["V"]], [["D", "N"], ["N"]]))
+    3 tokens, accuracy 66.67%
+    label  precision  recall      F1    gold  predicted  correct
+    D        100.00% 100.00%  100.00       1          1        1
+    N         50.00% 100.00%   66.67       1          2        1
+    V          0.00%   0.00%    0.00       1          0        0
+    total     66.67%  66.67%   66.67       3          3        2
     """
 
     unit: str
@@ -64,7 +86,18 @@ class Scores:
         return _ratio(2 * self.n_correct, self.n_predicted + self.n_gold)
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row for each name and a last row ``total``."""
+        """Return the scores as a DataFrame, with a row for each name and a last row ``total``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Examples
+        --------
+        >>> from fieldfit.chains import label_scores
+        >>> label_scores([["D", "N"], ["V"]], [["D", "N"], ["N"]]).to_frame()["correct"].tolist()
+        [1, 1, 0, 2]
+        """
         import pandas as pd
 
         return pd.DataFrame(
@@ -80,7 +113,18 @@ class Scores:
         )
 
     def table(self) -> str:
-        """The scores as text, rates in percent."""
+        """Return the scores as text, with rates in percent.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from fieldfit.chains import label_scores
+        >>> print(label_scores([["D", "N"]], [["D", "N"]]).table().splitlines()[0])
+        2 tokens, accuracy 100.00%
+        """
         width = max([len(name) for name in self.names] + [len("total"), len(self.unit)])
         lines = [
             f"{self.n_tokens} tokens, accuracy {100 * self.accuracy:.2f}%",

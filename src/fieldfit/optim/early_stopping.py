@@ -9,6 +9,7 @@ import numpy as np
 from fieldfit.optim.keeping import State
 from fieldfit.optim.solution import Progress
 from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.words import counted
 
 
 class EarlyStopping:
@@ -115,7 +116,8 @@ class EarlyStopping:
             return f"kept the best of the run: development score {self.best_score:.6g} at iteration {self.best_iteration}"
         return (
             f"stopped early: development score {self.best_score:.6g} was best at iteration {self.best_iteration}, "
-            f"with no improvement{f' of more than {self.tol:g}' if self.tol else ''} in {self.patience} evaluations"
+            f"with no improvement{f' of more than {self.tol:g}' if self.tol else ''} in "
+            f"{counted(self.patience, 'evaluations')}"
         )
 
 

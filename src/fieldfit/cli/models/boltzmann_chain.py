@@ -81,7 +81,7 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
         document |= {"sigma2": penalty, **options.described(warned)}
         print_json(document | {"largest": [{"name": name, "estimate": value} for name, value in largest]})
     else:
-        say_fit(fitted, len(tagger.classes_), f"{symbols:,} symbols", penalty)
+        say_fit(fitted, len(tagger.classes_), f"{symbols:,} symbols", penalty, options.l1)
         if largest:
             say("")
             print_table(PlainTable("", ("parameter", "estimate"), tuple(largest), "", ("", ".4f")))

@@ -234,7 +234,7 @@ def fit(
     if options.json:
         print_json(_document(tagger, warned, options))
     else:
-        _print(tagger, options.rows)
+        _print(tagger, options)
         options.say_saved()
     options.check_ended(tagger.fit_, checkpoint)
 
@@ -261,11 +261,11 @@ def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) ->
     return document
 
 
-def _print(tagger: CRFTagger, rows: int) -> None:
+def _print(tagger: CRFTagger, options: TrainingOptions) -> None:
     from fieldfit.cli.output import print_table, say
     from fieldfit.report.table import PlainTable
 
-    say_fit(tagger.fit_, len(tagger.classes_), f"{tagger.encoder_.n_features:,} features", tagger.sigma2_)
+    say_fit(tagger.fit_, len(tagger.classes_), f"{tagger.encoder_.n_features:,} features", tagger.sigma2_, options.l1)
     if hasattr(tagger, "cv_results_"):
         lines = tuple(
             tuple(float(value) for value in row)
@@ -273,8 +273,8 @@ def _print(tagger: CRFTagger, rows: int) -> None:
         )
         say("")
         print_table(PlainTable("Cross-validation", ("sigma2", "held-out NLL", "excess", "std. error"), lines))
-    if rows:
-        largest = tagger.top_features(rows)
+    if options.rows:
+        largest = tagger.top_features(options.rows)
         shown = tuple(zip(largest["feature"], largest["label"], map(float, largest["weight"]), strict=True))
         say("")
         print_table(PlainTable("", ("feature", "label", "weight"), shown, "", ("", "", ".4f")))
