@@ -245,7 +245,7 @@ letter of its word; 2,000 sentences.""",
     "single": Section(
         "One sentence at a time against CRFsuite",
         ["single_sentences.py"],
-        short=["single_sentences.py", "--sentences", "500"],
+        short=["single_sentences.py", "--sentences", "300", "--test", "200"],
         seconds=60,
     ),
     "threads": Section(
