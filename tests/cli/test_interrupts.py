@@ -182,6 +182,16 @@ def test_files_that_were_written_are_named(tmp_path, monkeypatch, capsys, files)
     assert ("and 2 more" in said) == (files == 5)
 
 
+def test_a_file_that_is_written_many_times_is_listed_once(tmp_path, monkeypatch):
+    from fieldfit.data import atomic
+
+    monkeypatch.setattr(atomic, "written", [])
+    for name in ("state", "state", "fit", "state"):
+        with atomic.atomic_writer(tmp_path / name) as file:
+            file.write(b"x")
+    assert atomic.written == [str(tmp_path / "state"), str(tmp_path / "fit")]
+
+
 def test_no_part_of_a_folder_of_shards_is_left(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.txt").write_text("x X\n\ny Y\n\nz Z\n")
 

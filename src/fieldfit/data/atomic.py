@@ -16,7 +16,7 @@ from typing import IO
 from fieldfit.arguments import file_path
 from fieldfit.types import FileAccessError
 
-#: The first 1,000 files that this process has written, for the message after Ctrl-C.
+#: The first 1,000 different files that this process has written, for the message after Ctrl-C.
 written: list[str] = []
 _MOST_WRITTEN = 1000
 
@@ -50,7 +50,7 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.chmod(temporary, mode)
         os.replace(temporary, target)
         renamed = True
-        if len(written) < _MOST_WRITTEN:
+        if len(written) < _MOST_WRITTEN and os.fspath(path) not in written:
             written.append(os.fspath(path))
         _sync_folder(folder)
     except FileAccessError:
