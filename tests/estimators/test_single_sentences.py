@@ -56,6 +56,17 @@ def test_what_cannot_be_read_is_explained_and_empty_sentences_are_empty():
     assert tagger.predict([(["bias"], ["bias"])]) == [tagger.predict_single([["bias"], ["bias"]])]
 
 
+@pytest.mark.parametrize("features", [None, "tagger"])
+def test_none_is_neither_a_sentence_nor_a_token(features):
+    X, y = corpus("words")
+    tagger = ff.CRFTagger("PL1", sigma2=1, features=features).fit(X, y)
+    for sentence in (None, [None], [None, "w1"], ["w1", None]):
+        with pytest.raises(DataError, match="None"):
+            tagger.predict_single(sentence)
+        with pytest.raises(DataError, match="None"):
+            tagger.predict([sentence, ["w1"]])
+
+
 @pytest.mark.slow
 def test_a_tagger_is_forgotten_with_its_fit():
     X, y = corpus("lists")

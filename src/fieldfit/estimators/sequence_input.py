@@ -219,7 +219,7 @@ def _columns(X: Sentences, width: int | None = None) -> Iterator[list[list[str]]
     """Sentences of words, or of tuples of columns, column by column."""
     lengths = sentence_lengths(X)
     first = _first_token(X)
-    if first is None:
+    if not sum(lengths):
         for _ in range(width or 1):
             yield [[] for _ in lengths]
         return

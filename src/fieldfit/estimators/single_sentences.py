@@ -24,7 +24,7 @@ def tag_single(fit: Fit, encoder: Encoder, classes: list[Label], sentence: objec
     except KeyError:
         tagger = _TAGGERS[key] = _compiled(fit, encoder, classes)
         finalize(fit, _TAGGERS.pop, key, None)
-    return None if tagger is None else tagger.tag(sentence)
+    return None if tagger is None or sentence is None else tagger.tag(sentence)
 
 
 def _compiled(fit: Fit, encoder: Encoder, classes: list[Label]) -> SentenceTagger | None:
