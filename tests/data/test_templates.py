@@ -140,7 +140,7 @@ def test_prediction_without_the_label_column():
     assert encoder.encode(parse_columns("")).n_sequences == 0
     with pytest.raises(DataError, match=r"has 1 column\. Give the columns"):
         encoder.encode(parse_columns("He\n"))
-    with pytest.raises(DataError, match="has 4 columns; the features were learnt from 3"):
+    with pytest.raises(DataError, match="has 4 columns; the features were learnt from 3, with the label in column 2"):
         encoder.encode(parse_columns("He PRP B-NP x\n"))
 
 

@@ -54,6 +54,8 @@ def robust_accuracy(fit: FitState) -> Accuracy:
     """Hessian and score products of the data with the drawn Z (Corollary 1); model-based for a sample without spread."""
     if fit.prepared is None and fit.saved.moments is not None:
         return DenseAccuracy(fit.saved.moments, fit.penalty.precision, fit.active, fit.model.feature_units)
+    if fit.prepared is None and not fit.size.n:
+        raise DataError(f"These weights have no standard errors ({fit.convergence.message}).")
     if fit.prepared is None:
         raise DataError(
             "This fit was loaded from a file without its covariance; standard errors need the data: load(path, data)."

@@ -72,6 +72,8 @@ def summary(fit: Fit, rows: int = 20, *, kind: Kind = "robust", level: float = 0
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):
         lines.append(f"dropped: {len(fit.dropped_rows)} rows with too many missing values to sum out")
+    if fit.prepared is None and not fit.size.n:
+        return "\n".join([*lines, "these weights have no standard errors"])
     if fit.prepared is None and fit.saved.moments is None:
         return "\n".join([*lines, "standard errors need the data, which the file does not contain"])
     if not fits_matrices(fit):

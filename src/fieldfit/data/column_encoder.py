@@ -346,8 +346,9 @@ class ColumnEncoder:
             _check_columns(self.spec, text, self.label_column if text.n_columns == self.n_columns else None)
             if text.n_columns > self.n_columns:
                 raise DataError(
-                    f"{text.sources[0][0]} has {text.n_columns} columns; the features were learnt from "
-                    f"{self.n_columns} (column {self.label_column} the label), or leave the label out."
+                    f"A token of {text.sources[0][0].removesuffix(', token')} has {text.n_columns} columns; the "
+                    f"features were learnt from {self.n_columns}, with the label in column {self.label_column}. "
+                    f"Give these, with or without the label."
                 )
         empty = np.zeros(0, dtype=np.int32)
         codes = [

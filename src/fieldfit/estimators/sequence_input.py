@@ -36,6 +36,7 @@ from fieldfit.shards.backend import Backend
 from fieldfit.shards.pieces import Pieces
 from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.types import DataError, FieldfitWarning, IntArray
+from fieldfit.words import counted
 
 Item = TypeVar("Item")
 #: Sentences or labels in one of the forms above, recognised by their contents.
@@ -107,8 +108,8 @@ def gold_labels(encoder: Encoder, X: object, y: Sentences) -> list[list[Any]]:
     if isinstance(X, ColumnText) and isinstance(encoder, ColumnEncoder):
         if X.n_tokens and X.n_columns != encoder.n_columns:
             raise DataError(
-                f"{X.sources[0][0]} has {X.n_columns} columns and training had {encoder.n_columns}: there are no labels "
-                f"to compare with."
+                f"{X.sources[0][0]} has {counted(X.n_columns, 'columns')} and training had {encoder.n_columns}: "
+                f"there are no labels to compare with."
             )
         return X.sentences(encoder.label_column)
     if isinstance(X, AttributeText):
