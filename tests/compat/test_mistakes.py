@@ -237,7 +237,7 @@ def test_what_cannot_be_learned_is_a_sentence():
         CRF("perceptron").fit(X, y)
     with pytest.raises(ModelError, match="pa_type is 3; it must be an integer from 0 to 2"):
         CRF("pa", pa_type=3).fit(X, y)
-    with pytest.raises(ModelError, match="gamma must be above 0"):
+    with pytest.raises(FieldfitError, match=r"gamma is 0\.0; it must be a number above 0"):
         CRF("arow", gamma=0.0).fit(X, y)
     model, sequences = prepared(X, y)
     labels = sequences.labels.copy()

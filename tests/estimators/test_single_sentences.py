@@ -224,3 +224,10 @@ def test_other_fits_are_no_taggers(tmp_path):
     ff.fit(ff.BoltzmannMachine(2, biases=True), np.eye(2)[[0, 1, 1, 0, 0]], sigma2=1).save(tmp_path / "field")
     with pytest.raises(ModelError, match="needs a chain CRF"):
         ff.load_tagger(tmp_path / "field")
+
+
+def test_the_weights_of_a_fit_do_not_change_in_place():
+    """A compiled tagger has read some of them."""
+    tagger = ff.CRFTagger().fit([["the", "dog"]], [["D", "N"]])
+    with pytest.raises(ValueError, match="read-only"):
+        tagger.fit_.theta[0] = 1.0

@@ -201,6 +201,12 @@ class FitState:
 
     # --- the parts, by the names that users know ----------------------------------------------------------------------
 
+    def __post_init__(self) -> None:
+        # Compiled taggers and kept errors belong to this θ: it does not change in place.
+        theta = self.theta.view()
+        theta.flags.writeable = False
+        object.__setattr__(self, "theta", theta)
+
     @property
     def sigma2(self) -> FloatArray:
         """σ² of each parameter's Gaussian penalty (r,); infinity is no penalty."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from fieldfit.arguments import count_of, one_of, whole_number
+from fieldfit.arguments import count_of, one_of, positive_number, whole_number
 from fieldfit.compat.sklearn_crfsuite.dump import read_dump
 from fieldfit.compat.sklearn_crfsuite.metrics import Labels, flat_accuracy_score
 from fieldfit.compat.sklearn_crfsuite.mistakes import MistakeDriven, MistakeRule
@@ -243,9 +243,6 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def _learn(self, rule: MistakeRule, X: object, y: object) -> CRFTagger:
         """The tagger that learns from mistakes."""
         given = {"c": self.c, "variance": self.variance, "gamma": self.gamma}
-        for name, value in given.items():
-            if _not_negative(value, name, 1.0) == 0.0:
-                raise ModelError(f"{name} must be above 0.")
         algorithm = MistakeDriven(
             rule,
             type=1 if self.pa_type is None else whole_number(self.pa_type, "pa_type", 0, 2, error=ModelError),
@@ -253,7 +250,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
             averaging=self.averaging is None or bool(self.averaging),
             max_iterations=100 if self.max_iterations is None else count_of(self.max_iterations, "max_iterations", 0),
             epsilon=_not_negative(self.epsilon, "epsilon", 0.0),
-            **{name: _not_negative(value, name, 1.0) for name, value in given.items()},
+            **{name: 1.0 if value is None else positive_number(value, name) for name, value in given.items()},
         )
         began = time.perf_counter()
         encoder, model, sequences = CRFTagger(**self._weights()).prepare(X, y)
