@@ -5,6 +5,7 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.planner.pilot import SURVEY_FLOPS
+from fieldfit.refinement.planned import SkippedError
 from fieldfit.types import DataError, FieldfitError, WidthError
 
 
@@ -127,3 +128,27 @@ def test_samples_with_too_many_missing_values_are_dropped_from_a_plan():
     assert len(plan.fit().dropped_rows) == 2
     with pytest.raises(DataError, match="'refuse' or 'drop'"):
         ff.plan(model, x, wide_rows="keep")
+
+
+def test_samples_with_too_many_missing_values_are_refused_by_their_numbers_in_the_data():
+    """Not by those in the pilot's part of the samples, which need not have them at all."""
+    model = ff.BoltzmannMachine(12, biases=True, largest_table=1 << 8)
+    x = model.sample(np.zeros(model.n_parameters), 3000, random_state=0).values.astype(float)
+    x[1234, 2:] = np.nan
+    with pytest.raises(
+        WidthError, match=r"^1 of 3000 samples has too many .* row 1234\. Leave that row out"
+    ) as error:
+        ff.plan(model, x, budget="5s")
+    assert error.value.rows.tolist() == [1234]
+
+
+def test_a_plan_without_any_policy_is_refused(five, monkeypatch):
+    model, _, x = five
+
+    def none(builder, laws):
+        builder.skipped.update({law: SkippedError(f"{law}: no.") for law in laws})
+        return []
+
+    monkeypatch.setattr("fieldfit.planner.ingredients.Builder.build", none)
+    with pytest.raises(FieldfitError, match=r"No policy can be compared\. PL1: no\."):
+        ff.plan(model, x, flops=1e9)

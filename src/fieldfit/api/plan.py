@@ -17,7 +17,9 @@ from fieldfit.api.functionals import NamedFunctionals
 from fieldfit.api.sharded import DROPS_IN_ONE_PROCESS, Place, read_placed, shown
 from fieldfit.arguments import number_from_zero, one_of, positive_number, seed
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, check_model
+from fieldfit.models.field_compiler import too_wide
 from fieldfit.objective import ByParameter, Penalties
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.planner.calibration import calibration
@@ -30,7 +32,7 @@ from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.shard import Given, Shard, Shared
 from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.steps import forecast
-from fieldfit.types import DataError, PolicyError, WidthError
+from fieldfit.types import DataError, IntArray, PolicyError, WidthError
 
 #: Most samples of a shard from which its work is counted, and number of empty questions that are timed.
 _MOST_COUNTED_SAMPLES, _TIMED_QUESTIONS = 20_000, 3
@@ -128,10 +130,13 @@ def plan(
     )  # fmt: skip
     seen = shown(dataset)
     model = model.complete(seen)
-    if wide_rows == "drop":
-        if place is not None:
-            raise DataError(DROPS_IN_ONE_PROCESS)
-        seen = dataset = without_wide_rows(model, dataset)
+    if wide_rows == "drop" and place is not None:
+        raise DataError(DROPS_IN_ONE_PROCESS)
+    if place is None:
+        wide = rows_too_wide(model, dataset)
+        if len(wide) and wide_rows == "refuse":
+            raise too_wide(wide, dataset.n, model.as_field("wide_rows").largest_table)
+        seen = dataset = dataset.subset(np.setdiff1d(np.arange(dataset.n), wide)) if len(wide) else dataset
     seconds = time.process_time() - began
     names = model.parameter_names
     chosen = None if functionals is None else NamedFunctionals(functionals, names)
@@ -165,16 +170,27 @@ def plan(
         )
 
 
-def without_wide_rows(model: Model, dataset: Dataset) -> Dataset:
-    """The samples whose missing values PL1 can sum out."""
-    if dataset.has_missing:
-        try:
-            plain_problem(model, dataset)
-        except WidthError as error:
-            if error.rows is None:
-                raise
-            return dataset.subset(np.setdiff1d(np.arange(dataset.n), error.rows))
-    return dataset
+def rows_too_wide(model: Model, dataset: Dataset) -> IntArray:
+    """The samples whose missing values PL1 cannot sum out.
+
+    The pilot has a part of the samples: it may miss some of these, and has other numbers for them. Only samples that miss
+    enough values for a table of the largest size are compiled here.
+    """
+    none = np.empty(0, dtype=np.int64)
+    if not isinstance(dataset, Table) or not dataset.has_missing:
+        return none
+    log_states = np.log2(np.array(dataset.cardinalities, dtype=np.float64))
+    sizes = (dataset.codes < 0) @ log_states + log_states.max()
+    suspects = np.flatnonzero(sizes > np.log2(model.as_field("wide_rows").largest_table) - 1e-6)
+    if not len(suspects):
+        return none
+    try:
+        plain_problem(model, dataset.subset(suspects))
+    except WidthError as error:
+        if error.rows is None:
+            raise
+        return np.asarray(suspects[error.rows], dtype=np.int64)
+    return none
 
 
 @dataclass(frozen=True)

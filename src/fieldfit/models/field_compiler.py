@@ -213,6 +213,18 @@ def wide_rows(compiler: FieldCompiler, part: FamilySelection, n: int) -> BoolArr
     return wide
 
 
+def too_wide(rows: IntArray, n: int, largest_table: int) -> WidthError:
+    """The error for these rows of n samples, whose missing values cannot be summed out."""
+    single = len(rows) == 1
+    shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
+    return WidthError(
+        f"{len(rows)} of {n} samples {'has' if single else 'have'} too many missing values: summing them out needs a table "
+        f"of more than {largest_table:,} entries: {'row' if single else 'rows'} {shown}. Leave "
+        f'{"that row" if single else "those rows"} out (wide_rows="drop"), impute values, or use a sparser graph.',
+        rows,
+    )
+
+
 def _too_wide(compiler: FieldCompiler, component: Component) -> bool:
     target = frozenset(component.target)
     free = _relevant(compiler.arrays.graph, target, frozenset(component.given))

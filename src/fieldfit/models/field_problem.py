@@ -28,7 +28,7 @@ import numpy as np
 from fieldfit.data.dataset import Dataset
 from fieldfit.inference import Configurations, Program, ProgramSet, check_tables
 from fieldfit.models.equal_samples import equal_samples
-from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect, wide_rows
+from fieldfit.models.field_compiler import FieldArrays, FieldCompiler, Group, collect, too_wide, wide_rows
 from fieldfit.models.field_information import (
     MOST_STATE_ENTRIES,
     SMALL,
@@ -43,7 +43,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily
-from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, WidthError
+from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -66,14 +66,7 @@ class FieldProblem(Problem):
         compiler = FieldCompiler(arrays, codes)
         wide = np.any([wide_rows(compiler, part, selection.n) for part in selection.parts], axis=0)
         if wide.any():
-            rows = np.flatnonzero(wide)
-            shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
-            raise WidthError(
-                f"{len(rows)} of {len(codes)} samples have too many missing values: summing them out needs a table of more "
-                f"than {arrays.largest_table:,} entries: rows {shown}. Leave those rows out "
-                f'(wide_rows="drop"), impute values, or use a sparser graph.',
-                rows,
-            )
+            raise too_wide(np.flatnonzero(wide), len(codes), arrays.largest_table)
         collected = [collect(compiler, part, selection.n) for part in selection.parts]
         self.programs = ProgramSet(arrays.graph, compiler.programs)
         codes_of = [np.array(lines, dtype=np.int32) for lines in compiler.matrices]

@@ -79,6 +79,8 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
     stages = early_stages(builder, laws)
     ingredients = builder.build(laws)
     refuse_skipped(request, asked, builder.skipped)
+    if not ingredients:
+        raise FieldfitError(f"No policy can be compared. {next(iter(builder.skipped.values()))}")
     # FLOPs of a sample in all ingredients; those with the same mean over Z count once.
     each = sum({id(part.problem): part.flops for part in ingredients}.values())
     means = 2.0 * request.model.n_parameters * n * each
