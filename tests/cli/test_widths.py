@@ -32,13 +32,28 @@ def test_names_of_parameters_stay_on_one_line(court, run, monkeypatch, width):
     assert not any("…" in name for name in names)
 
 
-def test_optional_columns_are_left_out_only_where_that_keeps_names_whole():
-    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 80) == 7
-    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 60) == 5
-    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 54) == 4
-    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 40) == 3
-    assert columns_that_fit([18, 8, 8, 6, 7, 8, 8], (2, 1, 1), 30) == 7
-    assert columns_that_fit([18, 8], (), 10) == 2
+def test_optional_columns_are_left_out_where_that_keeps_names_whole_or_readable():
+    def shown(name, width):
+        return columns_that_fit([name, 8, 8, 6, 7, 8, 8], [True] + 6 * [False], (2, 1, 1), width)
+
+    assert [shown(18, width) for width in (80, 60, 54, 40)] == [7, 5, 4, 3]
+    assert [shown(18, width) for width in (30, 10)] == [3, 3]  # numbers are never cut
+    assert [shown(90, width) for width in (80, 60, 45)] == [7, 5, 3]
+    assert columns_that_fit([18, 8], [True, False], (), 10) == 2
+
+
+@pytest.mark.parametrize("width", [45, 60, 80])
+def test_long_names_leave_the_table_within_a_narrow_terminal(tmp_path, run, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    names = [f"Ministry_of_Agriculture_and_Fisheries_{year}" for year in range(2019, 2022)]
+    path = tmp_path / "long.csv"
+    votes = np.random.default_rng(0).integers(0, 2, (200, 3))
+    np.savetxt(path, votes, fmt="%d", delimiter=",", header=",".join(names), comments="")
+    lines = [line for line in run("fit", "boltzmann", path).out.splitlines() if line.startswith("Mini")]
+    assert len(lines) == 6
+    assert max(map(len, lines)) <= width
+    assert {line.split()[0][-4:] for line in lines} == {"2019", "2020", "2021"}
+    assert min(len(line.split()[0]) for line in lines) >= 20
 
 
 def test_a_narrow_terminal_names_the_columns_that_it_leaves_out(court, run, monkeypatch):

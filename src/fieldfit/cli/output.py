@@ -93,10 +93,10 @@ def print_table(table: PlainTable) -> None:
     target = console()
     rows = table.texts()
     natural = [max(map(cell_len, column)) for column in zip(table.columns, *rows, strict=True)]
-    kept = columns_that_fit(natural, table.optional, target.width)
+    is_text = [not table.numeric(c) for c in range(len(natural))]
+    kept = columns_that_fit(natural, is_text, table.optional, target.width)
     left_out, table = table.columns[kept:], table.first(kept)
-    rows, natural = [row[:kept] for row in rows], natural[:kept]
-    is_text = [not table.numeric(c) for c in range(kept)]
+    rows, natural, is_text = [row[:kept] for row in rows], natural[:kept], is_text[:kept]
     widths = column_widths(natural, is_text, target.width)
     # In a narrow terminal lines wrap: a number without its last digits would be another number.
     target.width = max(target.width, sum(widths) + GAP * (len(widths) - 1))

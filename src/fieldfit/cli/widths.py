@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 #: A column of text is never narrower than this, even if the table then is wider than the terminal.
 NARROWEST = 8
+#: Optional columns of numbers are left out before a column of text is narrower than this.
+READABLE = 20
 #: Between two columns.
 GAP = 2
 
@@ -29,17 +31,19 @@ def column_widths(natural: Sequence[int], is_text: Sequence[bool], width: int) -
     return widths
 
 
-def columns_that_fit(natural: Sequence[int], optional: Sequence[int], width: int) -> int:
+def columns_that_fit(natural: Sequence[int], is_text: Sequence[bool], optional: Sequence[int], width: int) -> int:
     """How many columns are shown, where groups of ``optional`` columns, counted from the end, may be left out.
 
-    All are shown if text would have to be shortened even without these groups.
+    They go until text has the width that it would like. Where it never has, they go only until text can be read.
     """
-    kept = len(natural)
-    for group in (0, *optional):
-        kept -= group
-        if sum(natural[:kept]) + GAP * (kept - 1) <= width:
-            return kept
-    return len(natural)
+    for enough in (max(natural, default=0), READABLE):
+        wanted = [min(w, enough) if text else w for w, text in zip(natural, is_text, strict=True)]
+        kept = len(natural)
+        for group in (0, *optional):
+            kept -= group
+            if sum(wanted[:kept]) + GAP * (kept - 1) <= width:
+                return kept
+    return len(natural) - sum(optional)
 
 
 def shorten_words(text: str, width: int, mark: str = "…") -> str:
