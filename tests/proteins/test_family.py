@@ -57,6 +57,11 @@ def test_the_strongest_couplings_have_the_errors_of_the_fit(fitted: proteins.Fam
     np.testing.assert_allclose(alone.standard_errors(names), alone.fit.standard_errors(parameters=names), rtol=1e-8)
     with pytest.raises(FieldfitError, match="count"):
         fitted.strongest_couplings(0)
+    with pytest.raises(ModelError, match="separation is -1"):
+        fitted.strongest_couplings(6, separation=-1)
+    far = fitted.strongest_couplings(6, separation=100)  # no pair is that far apart
+    assert far.empty
+    assert list(far) == list(table)
 
 
 @pytest.mark.slow

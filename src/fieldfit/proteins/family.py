@@ -312,14 +312,14 @@ class FamilyFit:
         """
         import pandas
 
-        count = count_of(count, "count")
+        count, separation = count_of(count, "count"), count_of(separation, "separation")
         q, edges = self.model.q, self.model.edge_array
         size = np.abs(self.couplings)
         size[:, 0], size[:, :, 0] = 0.0, 0.0
         size[np.abs(edges[:, 1] - edges[:, 0]) < separation] = 0.0
         flat = size.ravel()
         count = min(count, int(np.count_nonzero(flat)))
-        places = np.argpartition(flat, len(flat) - count)[len(flat) - count :]
+        places = np.argpartition(flat, -count)[len(flat) - count :] if count else np.empty(0, np.int64)
         places = places[np.argsort(-flat[places], kind="stable")]
         errors = self.standard_errors(places)  # by number: there are millions of names
         pair, entry = np.divmod(places, q * q)
