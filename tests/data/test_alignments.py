@@ -10,7 +10,7 @@ import pytest
 
 from fieldfit.data.alignments import ALPHABETS, Alignment, read_alignment, sequence_weights
 from fieldfit.threads import use_threads
-from fieldfit.types import DataError, FieldfitWarning, FileFormatError
+from fieldfit.types import DataError, FieldfitError, FieldfitWarning, FileFormatError
 
 A2M = ">one/1-5 something\nACD.ef\nGH\n>two\nAC-..cGY\n>three\n-XD...GH\n"
 A3M = ">one/1-5\nACDefGH\n>two\nAC-cGY\n>three\n-XDGH\n"
@@ -128,6 +128,17 @@ def test_bad_arguments_get_a_sentence(tmp_path: Path) -> None:
         read_alignment(path, alphabet="ACDX")
     with pytest.raises(DataError, match="'AC' begins with 'A'"):
         Alignment(("a",), np.zeros((1, 2), dtype=np.uint8), "AC", np.arange(2))
+    for codes, names, message in (
+        (np.array([[0, 9]]), "a", "codes are 0 to 9; they are places in the alphabet '-AC', 0 to 2"),
+        (np.array([[0, -1]]), "a", "codes are -1 to 0"),
+        (np.array([[0.0, 1.0]]), "a", "the type float64"),
+        (np.array([0, 1]), "a", r"the shape \(2,\)"),
+        (np.array([[0, 1]]), "ab", r"2 names and 2 numbers of columns; its codes have the shape \(1, 2\)"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Alignment(tuple(names), codes, "-AC", np.arange(2))
+    with pytest.raises(FieldfitError, match="The alphabet is a text; got 5"):
+        read_alignment(path, alphabet=5)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="'-acdx' has lower case letters, which are insertions"):
         read_alignment(path, alphabet="-acdx")
     with pytest.raises(FileFormatError, match=r"such as 'A' in 'a'\. Is it a protein\?"):

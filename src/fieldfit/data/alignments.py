@@ -74,6 +74,22 @@ class Alignment:
 
     def __post_init__(self) -> None:
         _refuse_alphabet(self.alphabet)
+        codes = np.asarray(self.codes)
+        if codes.ndim != 2 or codes.dtype.kind not in "iu":
+            raise DataError(
+                f"The codes have the shape {codes.shape} and the type {codes.dtype}; they are integers, a row for each "
+                "sequence and a column for each column."
+            )
+        if codes.size and not (codes.min() >= 0 and codes.max() < len(self.alphabet)):
+            raise DataError(
+                f"The codes are {codes.min()} to {codes.max()}; they are places in the alphabet {self.alphabet!r}, 0 to "
+                f"{len(self.alphabet) - 1}."
+            )
+        if (len(self.names), len(self.columns)) != codes.shape:
+            raise DataError(
+                f"The alignment has {counted(len(self.names), 'names')} and {counted(len(self.columns), 'numbers')} of "
+                f"columns; its codes have the shape {codes.shape}."
+            )
 
     def __repr__(self) -> str:
         parts = (self.n, "sequences"), (len(self.columns), "columns"), (len(self.alphabet), "letters")
@@ -337,6 +353,7 @@ def sequence_weights(alignment: Alignment, identity: float = 0.8) -> FloatArray:
 
 
 def _letters(alphabet: str) -> str:
+    instance_of(alphabet, str, "The alphabet is a text")
     letters = ALPHABETS.get(alphabet.lower(), alphabet)
     _refuse_alphabet(letters)
     if any(letter.islower() for letter in letters):
@@ -349,6 +366,7 @@ def _letters(alphabet: str) -> str:
 
 def _refuse_alphabet(letters: str) -> None:
     """Refuse an alphabet that is not a gap followed by different letters."""
+    instance_of(letters, str, "The alphabet is a text")
     if len(letters) < 2 or len(set(letters)) != len(letters) or any(ord(letter) > 127 for letter in letters):
         raise DataError(
             f"The alphabet is {letters!r}; use {', '.join(map(repr, ALPHABETS))}, or different letters with the gap first."
