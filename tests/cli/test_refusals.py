@@ -268,6 +268,27 @@ def test_a_full_disk_is_told(refused, saved, tmp_path, monkeypatch):
     assert not out.exists()
 
 
+def test_a_fit_that_cannot_be_saved_is_shown(run, votes, tmp_path, monkeypatch):
+    import errno
+    import json
+    import os
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("fieldfit.data.atomic.os.fsync", full)
+    out = tmp_path / "model.ff"
+    ran = run("fit", "boltzmann", votes, "--out", out)
+    assert ran.code == 2
+    assert "estimate" in ran.out
+    assert "disk is full" in ran.err
+    assert "saved:" not in ran.err
+    ran = run("fit", "boltzmann", votes, "--out", out, "--json")
+    assert ran.code == 2
+    assert json.loads(ran.out)["file"] is None
+    assert not out.exists()
+
+
 def test_unknown_experiment(refused):
     assert "there are: figure-1" in refused("reproduce", "figure-99")
 

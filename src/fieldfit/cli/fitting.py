@@ -148,22 +148,30 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
     """Write and print a fit, with its standard errors; where it was interrupted, say what is kept of it."""
     from fieldfit.cli.invocation import signed
     from fieldfit.cli.showing import fit_document, print_fit
+    from fieldfit.types import FileAccessError
 
     kept = (
         "the estimate is lost, because --out was not given" if options.out is None else f"{options.out} has the fit"
     )
+    failure: FileAccessError | None = None
     try:
         if options.out is not None:
             result = signed(result)  # one fit is saved and shown: its standard errors are computed once
-            result.save(options.out)
+            try:
+                result.save(options.out)
+            except FileAccessError as error:  # the disk is full: the estimate is shown, and not lost with the file
+                failure = error
+        out = options.out if failure is None else None
         if options.json:
-            print_json(fit_document(result, warned, options.out))
+            print_json(fit_document(result, warned, out))
         else:
             print_fit(result, options.rows)
-            if options.out is not None:
-                note(f"saved: {options.out}")
+            if out is not None:
+                note(f"saved: {out}")
     except KeyboardInterrupt:
         raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
+    if failure is not None:
+        raise failure
     if result.interrupted:
         kept = f"; {options.out} has the estimate so far" if options.out else ""
         if checkpoint is not None:
