@@ -21,7 +21,7 @@ from fieldfit.models.potts import Potts
 from fieldfit.proteins.page import family_lines
 from fieldfit.proteins.penalties import as_penalty
 from fieldfit.report.contact_map import contact_chart
-from fieldfit.types import ConvergenceWarning, DataError, FieldfitError, FieldfitWarning, ModelError, RunawayWarning
+from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError, RunawayWarning
 
 LETTERS = ALPHABETS["rna"]
 
@@ -406,12 +406,3 @@ def test_families_that_do_not_fit_are_refused_before_any_array_of_parameters_is_
     family = proteins.Alignment(tuple(f"s{i}" for i in range(10)), codes, "-ACGU", np.arange(60))
     with pytest.raises(DataError, match=r"need [\d,]+ bytes for one evaluation, and there are 1,048,576"):
         proteins.fit_family(family)
-
-
-def test_a_family_that_does_not_converge_is_not_told_of_parameters_that_it_does_not_have(tmp_path):
-    path = tmp_path / "family.fasta"
-    path.write_text(">a\nACDE\n>b\nAC-E\n>c\nGCDW\n>d\nGAEW\n")
-    with pytest.warns(ConvergenceWarning) as told:
-        proteins.fit_family(proteins.read_alignment(path), max_iter=1, tol=1e-9)
-    assert "a stronger penalty" in str(told[0].message)
-    assert "sigma2" not in str(told[0].message)

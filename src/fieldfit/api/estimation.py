@@ -12,8 +12,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import compress
 
-import numpy as np
-
 from fieldfit.api.checkpoint import RoundKeeper, round_keepers
 from fieldfit.api.options import EstimationOptions
 from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
@@ -65,7 +63,7 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
         solution = solve(prepared, settings, at_optimum=weights is not None and weights.fitted)
     theta = prepared.objective.full(solution.x).copy()
     separated = separated_at(prepared, solution, options.stopping)
-    _warn(solution, separated, options.stopping, penalised=bool(np.isfinite(prepared.penalty.sigma2).any()))
+    _warn(solution, separated, options.stopping)
     convergence = Convergence.of(
         solution, weights, time.perf_counter() - began, options.method, options.tol, options.max_iter
     )
@@ -203,7 +201,7 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     return tuple(name for name in names if name in seen) if seen else ()
 
 
-def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None, *, penalised: bool) -> None:
+def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
     """Warn the caller of `fit` of data that separate, or of a fit that did not converge."""
     if separated:
         warnings.warn(SeparationWarning(separation_message(separated)), stacklevel=3)
@@ -211,8 +209,7 @@ def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStoppin
     early = stopping is not None and (stopping.stopped or solution.status.converged)
     ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
     if not (solution.converged or early or ended):
-        penalty = "a stronger penalty" if penalised else "a penalty (sigma2)"
-        advice = f"Give more iterations (max_iter), {penalty}, or check the data"
+        advice = "Give more iterations (max_iter), a penalty (sigma2), or check the data"
         if solution.status is Status.ROUNDING:
             advice = "Give a larger tolerance (tol)"
         warnings.warn(
