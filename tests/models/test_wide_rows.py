@@ -48,7 +48,7 @@ def test_a_refusal_compiles_nothing(work):
 def test_several_families_are_checked_before_the_first_is_compiled(work):
     m = 30
     x = table(50, m, {row: 1 + row % 5 for row in range(50)} | {4: 27})
-    with pytest.raises(WidthError, match="rows 4"):
+    with pytest.raises(WidthError, match="row 4"):
         ff.fit(ff.BoltzmannMachine(m, biases=True), x, "PL1 + 0.2*PL2", sigma2=1.0)
     assert work["templates"] == 0
 
