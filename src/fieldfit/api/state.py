@@ -199,13 +199,13 @@ class FitState:
     runaway: str = ""
     command: str = ""
 
-    # --- the parts, by the names that users know ----------------------------------------------------------------------
-
     def __post_init__(self) -> None:
         # Compiled taggers and kept errors belong to this θ: it does not change in place.
         theta = self.theta.view()
         theta.flags.writeable = False
         object.__setattr__(self, "theta", theta)
+
+    # --- the parts, by the names that users know ----------------------------------------------------------------------
 
     @property
     def sigma2(self) -> FloatArray:
