@@ -191,6 +191,8 @@ def test_wrong_options_are_refused(options, message):
 def test_warnings_name_the_parameters_of_this_class():
     with pytest.warns(ConvergenceWarning, match=r"\(max_iterations\), a penalty \(c2\)"):
         CRF(c2=0.001, max_iterations=1).fit([XSEQ], [YSEQ])
+    with pytest.warns(ConvergenceWarning, match=r"\(max_iter\), a penalty \(sigma2\)"):  # only within that class
+        CRFTagger(sigma2=500.0, max_iter=1).fit([XSEQ], [YSEQ])
 
 
 def test_a_model_file_is_written_and_read(tmp_path):

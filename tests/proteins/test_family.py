@@ -21,7 +21,7 @@ from fieldfit.models.potts import Potts
 from fieldfit.proteins.page import family_lines
 from fieldfit.proteins.penalties import as_penalty
 from fieldfit.report.contact_map import contact_chart
-from fieldfit.types import DataError, FieldfitError, FieldfitWarning, ModelError, RunawayWarning
+from fieldfit.types import ConvergenceWarning, DataError, FieldfitError, FieldfitWarning, ModelError, RunawayWarning
 
 LETTERS = ALPHABETS["rna"]
 
@@ -331,6 +331,14 @@ def test_a_family_that_runs_away_has_advice_for_families(monkeypatch: pytest.Mon
     assert away.fit.runaway == str(told[0].message)
     assert "stronger penalty (penalty=…): λ_J is 3 here." in away.fit.runaway
     assert "sigma2" not in away.fit.runaway
+
+
+def test_a_family_that_does_not_converge_is_told_of_its_own_options() -> None:
+    with pytest.warns(ConvergenceWarning) as told:
+        proteins.fit_family(family(40), penalty=3.0, max_iter=1, tol=1e-9)
+    text = str(told[0].message)
+    assert "Give more iterations (max_iter), a stronger penalty (penalty; λ_J is 3 here), or check the data." in text
+    assert "sigma2" not in text
 
 
 def test_a_coupling_without_an_error_says_why() -> None:

@@ -12,12 +12,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import compress
 
+from fieldfit.api.advice import current_advice
 from fieldfit.api.checkpoint import RoundKeeper, round_keepers
 from fieldfit.api.options import EstimationOptions
 from fieldfit.api.prepare import Prepared, check_objective, check_samples, prepare, starting_point
 from fieldfit.api.progress import as_callback
 from fieldfit.api.result import Fit
-from fieldfit.api.runaway import ADVICE, runaway
+from fieldfit.api.runaway import runaway
 from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
@@ -102,9 +103,9 @@ def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationO
     return prepared
 
 
-def drift_checked(fit: Fit, advice: str = ADVICE) -> Fit:
+def drift_checked(fit: Fit) -> Fit:
     """Return the fit, with a warning and a note if its model drifts away from the data."""
-    sentence = runaway(fit, advice)
+    sentence = runaway(fit)
     if not sentence:
         return fit
     warnings.warn(RunawayWarning(sentence), stacklevel=3)
@@ -209,13 +210,11 @@ def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStoppin
     early = stopping is not None and (stopping.stopped or solution.status.converged)
     ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
     if not (solution.converged or early or ended):
-        advice = "Give more iterations (max_iter), a penalty (sigma2), or check the data"
-        if solution.status is Status.ROUNDING:
-            advice = "Give a larger tolerance (tol)"
+        advice = current_advice().to_converge(rounding=solution.status is Status.ROUNDING)
         warnings.warn(
             ConvergenceWarning(
                 f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
-                f"{solution.iterations} iterations). {advice}."
+                f"{solution.iterations} iterations). {advice}"
             ),
             stacklevel=3,
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.advice import current_advice
 from fieldfit.api.moments import counted_states, state_means
 from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
@@ -39,15 +40,9 @@ _FEWEST_VARIABLES = 10
 #: Most entries of the indicators of rows that the second rule compares with the chains.
 _MOST_ENTRIES = 500_000
 _HEAD, _CONSEQUENCE = "The fitted model runs away from the data:", "Do not simulate from it."
-#: What to do, for fits by `fieldfit.fit`. Functions with other arguments have their own advice.
-ADVICE = (
-    "A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so does FL where it is possible. A "
-    "second stage ('PL1 >> optimal') does not help by itself: it starts from the first estimate, so it needs the stronger "
-    "penalty too."
-)
 
 
-def runaway(fit: FitState, advice: str = ADVICE) -> str:
+def runaway(fit: FitState) -> str:
     """Sentences if the means of the model, or of a Gibbs run started from the data, drift away; else an empty string.
 
     At the optimum of the full likelihood the model's means equal those of the data. Other policies do not guarantee
@@ -60,6 +55,7 @@ def runaway(fit: FitState, advice: str = ADVICE) -> str:
     groups = fit.model.mean_groups
     if groups is None or len(groups) < _FEWEST_VARIABLES:
         return ""
+    advice = current_advice().runaway
     model, dataset = fit.model.as_field("A comparison of means"), fit.prepared.dataset
     if not isinstance(dataset, Table):
         return ""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import accuracy_with, score_variance
+from fieldfit.api.advice import Advice, advised
 from fieldfit.api.checkpoint import Checkpoint
-from fieldfit.api.estimation import drift_checked
 from fieldfit.api.fitting import fit
 from fieldfit.api.functionals import unit_rows
 from fieldfit.api.result import Fit
@@ -91,29 +91,28 @@ def fit_family(
     start = np.zeros(model.n_parameters)
     logs = np.log(frequencies)
     start[model.n_couplings :] = (logs - logs.mean(axis=1, keepdims=True)).ravel()
-    fitted = fit(
-        model,
-        family_table(model, alignment, weights),
-        "PL1",
-        sigma2=chosen.variances(model),
-        start=start,
-        tol=tol,
-        max_iter=max_iter,
-        progress=progress,
-        checkpoint=checkpoint,
-        check_drift=False,  # here, with the advice for a family
-    )
-    if not fitted.interrupted and not fitted.separated:
-        fitted = drift_checked(fitted, _advice(chosen.strengths(length, len(letters))[1]))
+    with advised(_advice(chosen.strengths(length, len(letters))[1])):
+        fitted = fit(
+            model,
+            family_table(model, alignment, weights),
+            "PL1",
+            sigma2=chosen.variances(model),
+            start=start,
+            tol=tol,
+            max_iter=max_iter,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
     return FamilyFit(alignment, weights, chosen, fitted, identity)
 
 
-def _advice(coupling_strength: float) -> str:
-    """What to do about a model that runs away from its family."""
-    return (
-        "Contact scores and the effects of single substitutions do not need samples: they follow from the conditional "
-        "probabilities that were fitted. For a model to simulate from, use a stronger penalty (penalty=…): λ_J is "
-        f"{coupling_strength:g} here."
+def _advice(coupling_strength: float) -> Advice:
+    """What to do about a fit that does not converge, or a model that runs away from its family."""
+    return Advice(
+        penalty=f"a stronger penalty (penalty; λ_J is {coupling_strength:g} here)",
+        runaway="Contact scores and the effects of single substitutions do not need samples: they follow from the "
+        "conditional probabilities that were fitted. For a model to simulate from, use a stronger penalty (penalty=…): "
+        f"λ_J is {coupling_strength:g} here.",
     )
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import sys
 import tempfile
 import time
-import warnings
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from fieldfit.api.advice import Advice, advised
 from fieldfit.arguments import count_of, one_of, positive_number, whole_number
 from fieldfit.compat.sklearn_crfsuite.dump import read_dump
 from fieldfit.compat.sklearn_crfsuite.metrics import Labels, flat_accuracy_score
@@ -27,7 +26,7 @@ from fieldfit.data.sequences import Sequences
 from fieldfit.estimators.chain_training import completed
 from fieldfit.estimators.crf_tagger import CRFTagger
 from fieldfit.estimators.weight_tables import top_features, transition_table
-from fieldfit.types import Array, ConvergenceWarning, DataError, ModelError, Plain
+from fieldfit.types import Array, DataError, ModelError, Plain
 from fieldfit.words import counted
 
 #: Algorithms of CRFsuite that maximise the penalised likelihood. They have the same optimum.
@@ -40,8 +39,12 @@ _RULE_NAMES = {
     MistakeRule.PASSIVE_AGGRESSIVE: "passive-aggressive updates",
     MistakeRule.AROW: "AROW",
 }
-#: Parameters of the tagger in its messages, and those of this class.
-_PARAMETERS = {"max_iter": "max_iterations", "sigma2": "c2"}
+#: The parameters of this class in warnings of fits.
+_ADVICE = Advice(
+    iterations="max_iterations",
+    penalty="a penalty (c2)",
+    rounding="Check the data for attributes with values of very different sizes.",
+)
 
 
 class CRF(BaseEstimator):  # type: ignore[misc]
@@ -208,11 +211,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         if algorithm in MISTAKE_DRIVEN:
             tagger = self._learn(MISTAKE_DRIVEN[algorithm], X, y)
         else:
-            with warnings.catch_warnings(record=True) as told:
-                warnings.simplefilter("always")
+            with advised(_ADVICE):
                 tagger = CRFTagger(**self._weights(), **self._likelihood(algorithm)).fit(X, y, X_dev, y_dev)
-            for warning in told:
-                warnings.warn(_renamed(warning.message), stacklevel=2)
         if self.model_filename is not None:
             tagger.save(self.model_filename)
         self._tagger = tagger
@@ -457,14 +457,6 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._tagger is not None or self.model_filename is not None
-
-
-def _renamed(message: Warning | str) -> Warning | str:
-    """A warning about convergence with the parameters of this class; others as they are."""
-    if not isinstance(message, ConvergenceWarning):
-        return message
-    text = re.sub(r"\b(max_iter|sigma2)\b", lambda match: _PARAMETERS[match[1]], str(message))
-    return type(message)(text)
 
 
 def _not_negative(value: object, name: str, default: float) -> float:

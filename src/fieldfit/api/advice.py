@@ -1,0 +1,61 @@
+"""What warnings of a fit advise, with the names of the caller's options.
+
+`fit` has `max_iter` and `sigma2`. Functions that call it may have other options for the same things. They state their own
+advice for the fits in a block:
+
+    with advised(Advice(iterations="max_iterations", penalty="a penalty (c2)")):
+        …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+_RUNAWAY = (
+    "A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so does FL where it is possible. A "
+    "second stage ('PL1 >> optimal') does not help by itself: it starts from the first estimate, so it needs the stronger "
+    "penalty too."
+)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Advice for users of one function.
+
+    ``iterations`` is the name of an option, ``penalty`` says which penalty to give. ``rounding`` and ``runaway`` say what
+    to do about a fit that rounding errors stopped and about a model that runs away from the data.
+    """
+
+    iterations: str = "max_iter"
+    penalty: str = "a penalty (sigma2)"
+    rounding: str = "Give a larger tolerance (tol)."
+    runaway: str = _RUNAWAY
+
+    def to_converge(self, *, rounding: bool) -> str:
+        """What helps a fit to converge; ``rounding``: it stopped because rounding errors hide any further decrease."""
+        if rounding:
+            return self.rounding
+        return f"Give more iterations ({self.iterations}), {self.penalty}, or check the data."
+
+
+#: The advice of `fit`.
+_OF_FIT = Advice()
+_current: ContextVar[Advice | None] = ContextVar("advice", default=None)
+
+
+def current_advice() -> Advice:
+    """The advice of the innermost `advised` block, or that of `fit`."""
+    return _current.get() or _OF_FIT
+
+
+@contextmanager
+def advised(advice: Advice) -> Iterator[None]:
+    """Fits in this block give this advice."""
+    token = _current.set(advice)
+    try:
+        yield
+    finally:
+        _current.reset(token)
