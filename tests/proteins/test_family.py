@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,12 +17,21 @@ from fieldfit import proteins
 from fieldfit.api import accuracies, runaway
 from fieldfit.asymptotics import ImplicitAccuracy
 from fieldfit.data.alignments import ALPHABETS
+from fieldfit.data.container import read_container, write_container
 from fieldfit.models import potts_problem
 from fieldfit.models.potts import Potts
 from fieldfit.proteins.page import family_lines
 from fieldfit.proteins.penalties import as_penalty
 from fieldfit.report.contact_map import contact_chart
-from fieldfit.types import ConvergenceWarning, DataError, FieldfitError, FieldfitWarning, ModelError, RunawayWarning
+from fieldfit.types import (
+    ConvergenceWarning,
+    DataError,
+    FieldfitError,
+    FieldfitWarning,
+    FileFormatError,
+    ModelError,
+    RunawayWarning,
+)  # fmt: skip
 
 LETTERS = ALPHABETS["rna"]
 
@@ -286,7 +296,9 @@ def test_the_contact_map_of_a_family(fitted: proteins.FamilyFit) -> None:
     picture = fitted.plot_contacts(separation=1, top=3)
     best = fitted.scores().head(3)
     points = np.concatenate([np.asarray(found.get_offsets()) for found in picture.axes[0].collections])
-    assert {tuple(map(int, sorted(point))) for point in points} == set(zip(best["i"], best["j"], strict=True))
+    assert {tuple(map(int, sorted(point))) for point in points} == set(
+        zip(best["column_i"], best["column_j"], strict=True)
+    )
     length = fitted.alignment.length
     near = np.full((length, length), 4.0)
     assert len(fitted.plot_contacts(near, separation=1, top=3).axes[0].collections) > 1
@@ -380,6 +392,71 @@ def test_the_lines_on_the_page_of_a_family_run(options, tmp_path, monkeypatch):
     np.testing.assert_allclose(names["family"].contact_scores, fitted.contact_scores, atol=1e-12)
 
 
+def focused(path: Path) -> proteins.FamilyFit:
+    """A small fit whose focus sequence, the second one, lacks columns 2 and 5 and begins at residue 11."""
+    random = np.random.default_rng(0)
+    lines = ["".join(random.choice(list("-ACGU"), 9)) for _ in range(60)]
+    lines[1] = "AC-GU-ACg" + "G"  # the insertion counts as a residue
+    path.write_text("".join(f">{'RNA/11-18' if i == 1 else f's{i}'}\n{line}\n" for i, line in enumerate(lines)))
+    alignment = proteins.read_alignment(path, alphabet="rna", focus="RNA")
+    return proteins.fit_family(alignment, identity=0.9, penalty="plmc")
+
+
+def test_a_reloaded_family_has_the_numbers_of_its_focus_sequence(tmp_path: Path) -> None:
+    path = tmp_path / "family.fasta"
+    fitted = focused(path)
+    fitted.fit.save(tmp_path / "family.ff")
+    assert fitted.alignment.positions is not None
+    assert fitted.alignment.positions.tolist() == [11, 12, 13, 14, 15, 16, 18]
+    for source in (path, proteins.read_alignment(path, alphabet="rna"), fitted.alignment):
+        again = proteins.load_family(tmp_path / "family.ff", source)
+        assert (again.identity, again.alignment.focus, again.alignment.axis) == (0.9, 1, "residue of RNA/11-18")
+        pd.testing.assert_frame_equal(again.scores(), fitted.scores())
+        pd.testing.assert_frame_equal(again.mutations(), fitted.mutations())
+        pd.testing.assert_frame_equal(again.strongest_couplings(5), fitted.strongest_couplings(5))
+        assert {"position_i", "position_j"} <= set(again.strongest_couplings(1))
+    axes = again.plot_contacts(separation=3).axes[0]
+    assert axes.get_xlabel() == axes.get_ylabel() == "residue of RNA/11-18"
+    points = np.concatenate([np.asarray(found.get_offsets()) for found in axes.collections])
+    assert set(points.ravel().tolist()) <= {11, 12, 13, 14, 15, 16, 18}
+    again.to_html(tmp_path / "family.html")
+    assert "residue of RNA/11-18" in (tmp_path / "family.html").read_text(encoding="utf-8")
+    path.write_text(path.read_text().replace("RNA/", "RNB/"))
+    with pytest.raises(
+        DataError, match=r"the focus sequence 'RNA/11-18', number 1 .* this alignment has another one"
+    ):
+        proteins.load_family(tmp_path / "family.ff", path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"place": 60},
+        {"place": None},
+        {"focus": None},
+        {"focus": 3},
+        {"identity": 1.5},
+        {"identity": "x"},
+        {"width": 5},
+        {"positions": np.arange(6)},
+        {"positions": np.arange(7)[::-1].copy()},
+        {"positions": np.arange(7.0)},
+        {"unknown": 1},
+    ],
+)
+def test_a_saved_family_with_an_impossible_alignment_is_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
+    path = tmp_path / "family.ff"
+    focused(tmp_path / "family.fasta").fit.save(path)
+    header, arrays = read_container(path)
+    if "positions" in changed:
+        arrays = {**arrays, "positions": changed["positions"]}
+    else:
+        header["alignment"] |= changed
+    write_container(path, {name: value for name, value in header.items() if name != "format"}, dict(arrays))
+    with pytest.raises(FileFormatError, match="do not fit together"):
+        ff.load(path)
+
+
 @pytest.mark.slow
 def test_a_saved_family_comes_back_with_its_alignment(tmp_path):
     random = np.random.default_rng(0)
@@ -401,7 +478,7 @@ def test_a_saved_family_comes_back_with_its_alignment(tmp_path):
     with pytest.raises(ModelError, match="not that of a family"):
         proteins.load_family(tmp_path / "other.ff", path)
     path.write_text(">a\nACGU\n>b\nACGG\n")
-    with pytest.raises(DataError, match="has 4 columns, and the fit has the column"):
+    with pytest.raises(DataError, match="has 4 columns, and the fit has the column 4, which it does not have"):
         proteins.load_family(tmp_path / "family.ff", path)
 
 

@@ -17,6 +17,7 @@ from fieldfit.api.saved_fields import checked_history, checked_matrix, checked_r
 from fieldfit.api.state import Convergence, SampleSize, Saved
 from fieldfit.asymptotics import Moments
 from fieldfit.asymptotics.debiased import PenalisedStart
+from fieldfit.data.alignment_record import AlignmentRecord
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import Encoder, names_of, read_encoder
 from fieldfit.docstrings import SHARED, filled
@@ -103,6 +104,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "convergence": asdict(replace(fit.convergence, history=())),
         "runaway": fit.runaway,
         "command": fit.command,
+        "alignment": None if fit.alignment is None else _plain_alignment(fit.alignment, arrays),
     }
     write_container(path, header, arrays)
     if interrupt is not None:
@@ -218,6 +220,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             step_from=_read_start(path, arrays, r),
             runaway=checked_text(header["runaway"]),
             command=checked_text(header["command"]),
+            alignment=_read_alignment(header, arrays, model),
         )
     except FileFormatError:
         raise
@@ -240,6 +243,22 @@ def _read_model(path: str | os.PathLike[str], header: Plain, arrays: Arrays) -> 
         return model, None
     encoder = read_encoder(header["encoder"], _part(arrays, "encoder_"))
     return model.with_input_names(*names_of(encoder)), encoder
+
+
+def _plain_alignment(alignment: AlignmentRecord, arrays: Arrays) -> Plain:
+    """The record of an alignment as plain values; its positions go to ``arrays``."""
+    if alignment.positions is not None:
+        arrays["positions"] = alignment.positions
+    return {name: value for name, value in vars(alignment).items() if name != "positions"}
+
+
+def _read_alignment(header: Plain, arrays: Arrays, model: Model) -> AlignmentRecord | None:
+    """The record of a family's alignment; raises ValueError if it is not one of this model."""
+    if header["alignment"] is None:
+        return None
+    record = checked_record(AlignmentRecord, header["alignment"] | {"positions": arrays.get("positions")})
+    record.check(model.as_field("An alignment").names, checked_record(SampleSize, header["size"]).n)
+    return record
 
 
 def _read_start(path: str | os.PathLike[str], arrays: Arrays, r: int) -> PenalisedStart | None:

@@ -160,7 +160,9 @@ def _maximised(
     first, seconds = fit.convergence, fit.seconds + time.perf_counter() - began
     convergence = Convergence.of(solution, None, seconds, first.method, tol, first.max_iter)
     made = assemble(again, theta, convergence, separated=separated_at(again, solution, None))
-    return replace(made, started_from=fit.policy, dropped_rows=fit.dropped_rows, encoder=fit.encoder)
+    return replace(
+        made, started_from=fit.policy, dropped_rows=fit.dropped_rows, encoder=fit.encoder, alignment=fit.alignment
+    )
 
 
 def refined_again(fit: Fit) -> Fit:

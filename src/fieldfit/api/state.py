@@ -13,6 +13,7 @@ from fieldfit.api.refinement import Refinement
 from fieldfit.asymptotics import Moments
 from fieldfit.asymptotics.debiased import PenalisedStart
 from fieldfit.asymptotics.separation import concerned_by
+from fieldfit.data.alignment_record import AlignmentRecord
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model
@@ -177,6 +178,8 @@ class FitState:
         A sentence, if simulated samples of the model drift away from the data.
     command
         The command that made the fit, if one did.
+    alignment
+        The alignment of a family without its sequences, for a fit of a family.
     """
 
     model: Model
@@ -198,6 +201,7 @@ class FitState:
     step_from: PenalisedStart | None = field(default=None, compare=False)
     runaway: str = ""
     command: str = ""
+    alignment: AlignmentRecord | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         # Compiled taggers and kept errors belong to this θ: it does not change in place.

@@ -46,10 +46,6 @@ class SampleOptions:
             help="For a fit of `fit graph`: column of DATA with the labels. Default: none.",
         ),
     ] = None
-    identity: Annotated[
-        float,
-        typer.Option("--identity", help="For an alignment and a fit of `contacts`: the --identity of that command."),
-    ] = 0.8
 
 
 def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
@@ -58,7 +54,7 @@ def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
         from fieldfit.cli.graphs import read_labels
 
         return read_labels(fit.model.as_field("--label"), path, options.label)
-    family = family_of(fit, path, options)
+    family = family_of(fit, path)
     if family is not None:
         return family.fit.needed.dataset
     if fit.encoder is None:
@@ -84,9 +80,9 @@ def read_samples(fit: Fit, path: Path, options: SampleOptions) -> Dataset:
     return encode_sequences(fit.encoder, read_for(fit.encoder, path, options.separator))
 
 
-def family_of(fit: Fit, path: Path, options: SampleOptions) -> FamilyFit | None:
+def family_of(fit: Fit, path: Path) -> FamilyFit | None:
     """A fit of a family with its alignment; None for other models, and for a table."""
-    if fit.model.kind != "potts":
+    if fit.alignment is None:
         return None
     from fieldfit.data.alignments import is_alignment
 
@@ -94,7 +90,7 @@ def family_of(fit: Fit, path: Path, options: SampleOptions) -> FamilyFit | None:
         return None
     from fieldfit.proteins import load_family
 
-    return load_family(fit, path, identity=options.identity)
+    return load_family(fit, path)
 
 
 def load_with(path: Path, data: Path, options: SampleOptions) -> Fit:

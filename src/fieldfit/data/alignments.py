@@ -105,6 +105,16 @@ class Alignment:
         """Number of columns, L."""
         return int(self.codes.shape[1])
 
+    @property
+    def numbers(self) -> IntArray:
+        """The number of each column on pictures (L,): of its residue in the focus sequence, else of the column."""
+        return self.columns if self.positions is None else self.positions
+
+    @property
+    def axis(self) -> str:
+        """What `numbers` counts."""
+        return "column" if self.focus is None or self.positions is None else f"residue of {self.names[self.focus]}"
+
     def sequence(self, place: int) -> str:
         r"""Return a sequence as text, with gaps.
 

@@ -18,6 +18,7 @@ from fieldfit.api.functionals import unit_rows
 from fieldfit.api.result import Fit
 from fieldfit.arguments import count_of, instance_of
 from fieldfit.asymptotics import Accuracy
+from fieldfit.data.alignment_record import AlignmentRecord
 from fieldfit.data.alignments import Alignment, identifiers_of, sequence_weights
 from fieldfit.data.samples import Table
 from fieldfit.docstrings import filled
@@ -103,6 +104,7 @@ def fit_family(
             progress=progress,
             checkpoint=checkpoint,
         )
+    fitted = replace(fitted, alignment=AlignmentRecord.of(alignment, identity))
     return FamilyFit(alignment, weights, chosen, fitted, identity)
 
 
@@ -222,20 +224,25 @@ class FamilyFit:
         """
         import pandas
 
-        edges, positions = self.model.edge_array, self.alignment.positions
-        numbers = {} if positions is None else {f"position_{k}": positions[edges[:, j]] for j, k in enumerate("ij")}
+        edges = self.model.edge_array
         frame = pandas.DataFrame(
             {
                 "i": edges[:, 0],
                 "j": edges[:, 1],
-                "column_i": self.alignment.columns[edges[:, 0]],
-                "column_j": self.alignment.columns[edges[:, 1]],
-                **numbers,
+                **self._numbers(edges),
                 "norm": frobenius_norms(self.couplings),
                 "score": self.contact_scores,
             }
         )
         return frame.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+    def _numbers(self, pairs: IntArray) -> dict[str, IntArray]:
+        """The columns of the file, and the residues of the focus sequence, if there is one, of pairs (pairs, 2)."""
+        alignment = self.alignment
+        numbers = {f"column_{k}": alignment.columns[pairs[:, j]] for j, k in enumerate("ij")}
+        if alignment.positions is not None:
+            numbers |= {f"position_{k}": alignment.positions[pairs[:, j]] for j, k in enumerate("ij")}
+        return numbers
 
     @cached_property
     def accuracy(self) -> Accuracy:
@@ -291,8 +298,9 @@ class FamilyFit:
         Returns
         -------
         DataFrame
-            Columns ``column_i``, ``column_j``, ``letter_i``, ``letter_j``, ``coupling``, ``standard_error``, ``z`` and
-            ``note``, the largest abs(coupling) first; gaps are left out. The errors are sandwich errors of the penalised
+            Columns ``column_i``, ``column_j``, ``position_i`` and ``position_j`` (with a focus sequence), ``letter_i``,
+            ``letter_j``, ``coupling``, ``standard_error``, ``z`` and ``note``, the largest abs(coupling) first; gaps are
+            left out. The errors are sandwich errors of the penalised
             estimate (see `standard_errors`); its bias towards 0 is not in them. They need a fit with ``tol=1e-6``. Where
             the error is NaN, ``note`` says why.
 
@@ -326,8 +334,7 @@ class FamilyFit:
         values = self.fit.theta[places]
         return pandas.DataFrame(
             {
-                "column_i": self.alignment.columns[edges[pair, 0]],
-                "column_j": self.alignment.columns[edges[pair, 1]],
+                **self._numbers(edges[pair]),
                 "letter_i": letters[entry // q],
                 "letter_j": letters[entry % q],
                 "coupling": values,
@@ -452,8 +459,9 @@ class FamilyFit:
         return draw_contact_map(
             self.contact_scores,
             self.model.edge_array,
-            self.alignment.length,
+            self.alignment.numbers,
             distances,
+            axis=self.alignment.axis,
             closest=closest,
             separation=separation,
             top=top,

@@ -23,7 +23,7 @@ def family_lines(family: FamilyFit) -> str:
         None,
         alignment.length,
     ):  # the file does not name its focus
-        return f'family = ff.proteins.load_family("model.ff", "family.fasta", identity={family.identity})'
+        return 'family = ff.proteins.load_family("model.ff", "family.fasta")'
     fields, couplings = family.penalty.strengths(family.model.m, family.model.q)
     name = next((name for name, letters in ALPHABETS.items() if letters == alignment.alphabet), alignment.alphabet)
     options = [] if name == "protein" else [f"alphabet={name!r}"]
@@ -59,16 +59,18 @@ def add_contacts(page: Page, family: FamilyFit, separation: int = _SEPARATION) -
     )
     if family.effective < length:
         page.cautions([f"This is below the number of columns, {length}: most scores are noise."])
-    pairs = table[["column_i", "column_j"]].to_numpy()
+    alignment = family.alignment
+    pairs = alignment.numbers[table[["i", "j"]].to_numpy()]
+    counted_as = "Columns are counted from 0." if alignment.positions is None else f"Numbers: {alignment.axis}."
     page.chart(
-        contact_chart(pairs, table["score"].to_numpy(), family.alignment.columns),
+        contact_chart(pairs, table["score"].to_numpy(), alignment.numbers, alignment.axis),
         f"The {len(table)} pairs of columns with the highest scores, at least {separation} columns apart; stronger colour: "
-        "higher score. Columns are counted from 0.",
+        f"higher score. {counted_as}",
     )
     lines = tuple(
         (int(i), int(j), float(norm), float(score))
         for (i, j), norm, score in zip(pairs[:_LISTED], table["norm"], table["score"], strict=False)
     )
     told = "Norm: Frobenius norm of the couplings in the zero-sum gauge. Score: after the average product correction."
-    names = ("column", "column", "norm", "score")
+    names = (alignment.axis, alignment.axis, "norm", "score")
     page.table(PlainTable(f"The first {len(lines)} of them", names, lines, told, ("d", "d", ".3f", ".3f")))

@@ -71,7 +71,7 @@ def report(
     out = path.with_suffix(".html") if out is None else out
     check_folder(out)
     fit = load(path)
-    family = None if data is None else family_of(fit, data, samples)
+    family = None if data is None else family_of(fit, data)
     results, python = None, ""
     if family is not None:
         from fieldfit.proteins.page import add_contacts, family_lines
