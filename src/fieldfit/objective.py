@@ -27,6 +27,7 @@ from fieldfit.optim.keeping import Keeper
 from fieldfit.optim.newton import DENSE_BELOW
 from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
 from fieldfit.optim.proximal import FEW_PAIRS, MANY_PARAMETERS, minimise_proximal
+from fieldfit.optim.settling import Settling
 from fieldfit.optim.stochastic import Batches, minimise_stochastic
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray, ModelError
@@ -149,6 +150,7 @@ class Objective:
         near: InverseProduct | None = None,
         at_optimum: bool = False,
         near_optimum: bool = False,
+        share: float | None = None,
         callback: Callback | None = None,
         keeper: Keeper | None = None,
         seed: int = 0,
@@ -158,8 +160,9 @@ class Objective:
         ``l1`` (r,) are the weights of an L1 penalty, on norms of groups if there are ``l1_groups`` (r,). ``near`` is an
         operator near H⁻¹, where there is a better one than the problem's own. ``at_optimum`` says that the start is
         expected to be the optimum: then nothing is spent on a preconditioner. ``near_optimum`` says that one or two Newton
-        steps are expected to reach it: the Hessian is then a matrix, unless that is expensive. A ``keeper`` gets the
-        states, and may have one to continue from. ``seed`` is that of stochastic gradients.
+        steps are expected to reach it: the Hessian is then a matrix, unless that is expensive. ``share`` is that of
+        `Settling`; None where the gradient alone decides. A ``keeper`` gets the states, and may have one to continue from.
+        ``seed`` is that of stochastic gradients.
         """
         if method == "sgd":
             with one_blas_thread():
@@ -176,7 +179,7 @@ class Objective:
         if l1 is not None and l1_groups is not None and self._everything_free:
             coordinates = self.problem.centred_coordinates(self.precision, self.row_weight)
             if coordinates is not None:
-                return self._minimise_in(coordinates, l1, l1_groups, gtol, max_iter, callback, keeper)
+                return self._minimise_in(coordinates, l1, l1_groups, gtol, max_iter, share, callback, keeper)
         compact = self if l1 is None else replace(self, problem=self.problem.compact())
         plain = self.problem.optimiser == "lbfgs" and method != "newton"
         steps = near_optimum and l1 is None and method == "auto" and has_affordable_hessian(self.problem)
@@ -203,9 +206,17 @@ class Objective:
             units=self.free_units,
             fresh=True,
             value_noise=self.problem.value_noise,
+            settling=self._settling(l1, share),
             callback=callback,
             keeper=keeper,
         )
+
+    def _settling(self, l1: FloatArray | None, share: float | None) -> Settling | None:
+        """How far the free parameters with a penalty may be from the optimum."""
+        penalised = self.precision > 0 if l1 is None else (self.precision > 0) | (l1 > 0)
+        if share is None or not penalised.any():
+            return None
+        return Settling(penalised[self.free], self._reduced(self.precision), share)
 
     def _without(self, zeros: BoolArray) -> tuple[ValueGradient, IntArray] | None:
         """The objective without some of the parameters ``zeros`` (r,), which are 0, and the places of the others."""
@@ -231,6 +242,7 @@ class Objective:
         l1_groups: IntArray,
         gtol: float,
         max_iter: int,
+        share: float | None,
         callback: Callback | None,
         keeper: Keeper | None,
     ) -> Solution:
@@ -248,6 +260,7 @@ class Objective:
                 history=_GROUP_PAIRS,
                 diagonal=np.maximum(diagonal, LEAST_CURVATURE * diagonal.max(initial=1e-300)),
                 value_noise=self.problem.value_noise,
+                settling=None if share is None else Settling(l1 > 0, np.zeros(len(l1)), share),
                 callback=transformed.callback(callback),
                 keeper=keeper,
             )

@@ -28,6 +28,7 @@ from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import Penalties
 from fieldfit.optim import Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
+from fieldfit.optim.settling import SHARE_OF_TOL
 from fieldfit.policies import Policy
 from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, RunawayWarning, SeparationWarning
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, automatic_weights
@@ -45,7 +46,8 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
     gtol = options.gradient * scale
     tell = None if options.progress is None else as_callback(options.progress, options.max_iter)
     settings = Settings(
-        options.method, gtol, options.max_iter, tell, options.stopping, options.statistical, options.kept, options.as_start
+        options.method, gtol, options.max_iter, tell, options.stopping, options.statistical, options.kept, options.as_start,
+        share=SHARE_OF_TOL * options.gradient,
     )  # fmt: skip
     weights = None
     if automatic is not None:

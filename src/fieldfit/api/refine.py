@@ -19,6 +19,7 @@ from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence
 from fieldfit.asymptotics.separation import refused_second_stage
 from fieldfit.models.base import Model
+from fieldfit.optim.settling import SHARE_OF_TOL
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.policies import Policy
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage
@@ -152,9 +153,16 @@ def _maximised(
     bound = policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
     again = prepared.with_policy(bound, fit.theta)
-    gtol = (DEFAULT_TOL if isinstance(tol, str) else tol) * again.scale
-    statistical = isinstance(tol, str) or tol >= DEFAULT_TOL
-    settings = Settings("auto", gtol, 1000, statistical=statistical, checkpoint=checkpoint, near_optimum=True)
+    gradient = DEFAULT_TOL if isinstance(tol, str) else tol
+    settings = Settings(
+        "auto",
+        gradient * again.scale,
+        1000,
+        statistical=gradient >= DEFAULT_TOL,
+        checkpoint=checkpoint,
+        near_optimum=True,
+        share=SHARE_OF_TOL * gradient,
+    )
     solution = solve(again, settings)
     theta = again.objective.full(solution.x).copy()
     first, seconds = fit.convergence, fit.seconds + time.perf_counter() - began

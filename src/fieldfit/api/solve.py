@@ -45,6 +45,8 @@ class Settings:
         its sampling error.
     near_optimum
         Whether the distance from the start to the optimum is about the sampling error.
+    share
+        The largest relative change of a penalised parameter that a step along the gradient may still ask for; None: any.
     keeper
         What keeps the states, in place of ``checkpoint``.
     """
@@ -58,6 +60,7 @@ class Settings:
     checkpoint: Checkpoint | None = None
     as_start: bool = False
     near_optimum: bool = False
+    share: float | None = None
     keeper: FileKeeper | None = None
 
 
@@ -67,7 +70,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
     ``at_optimum`` says that the start is expected to be the optimum; no preconditioner is built then.
     """
     objective, stopping = prepared.objective, settings.stopping
-    l1, gtol = prepared.penalty.l1, settings.gtol
+    l1, gtol, share = prepared.penalty.l1, settings.gtol, settings.share
 
     if settings.method == "sgd" and settings.statistical:
         raise FieldfitError("method='sgd' needs a number for tol.")
@@ -88,6 +91,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         )
         objective = counted
     elif settings.as_start:
+        share = None
         try:
             gtol = max(gtol, start_tolerance(objective, prepared.random_state))
         except KeyboardInterrupt:
@@ -125,6 +129,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             l1_groups=prepared.penalty.l1_groups,
             at_optimum=at_optimum,
             near_optimum=settings.near_optimum,
+            share=share,
             callback=report,
             keeper=keeper,
             seed=prepared.random_state,

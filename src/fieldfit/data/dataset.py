@@ -188,7 +188,7 @@ class Dataset(ABC):
                 f"limit is {MOST_COPIES:,}. Use a policy that selects everything (for example PL1 without a selection "
                 "probability), or weight_kind='importance'."
             )
-        return self.subset(np.repeat(np.arange(self.n), self.sample_weight.astype(np.int64))).unweighted()
+        return self.unweighted().subset(np.repeat(np.arange(self.n), self.sample_weight.astype(np.int64)))
 
     def equally_weighted(self) -> Self | None:
         """Return the samples without weights, where that changes nothing but the scale.

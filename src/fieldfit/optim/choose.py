@@ -21,6 +21,7 @@ from fieldfit.optim.lbfgs import PAIRS, minimise_lbfgs
 from fieldfit.optim.newton import HessianProduct, minimise_newton
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
 from fieldfit.optim.proximal import minimise_proximal
+from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Solution
 from fieldfit.optim.units import Units
 from fieldfit.optim.working_set import Smaller
@@ -55,6 +56,7 @@ def minimise(
     units: FloatArray | None = None,
     fresh: bool = False,
     value_noise: float = 0.0,
+    settling: Settling | None = None,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -66,9 +68,9 @@ def minimise(
     each, ``hessian_diagonal(x)`` its diagonal (positive), ``hessian(x)`` the matrix; ``preconditioner`` and the rest
     as in `minimise_lbfgs`, and with ``l1`` as in `minimise_proximal`. ``history`` is the number of pairs that the
     quasi-Newton methods keep, None for their own defaults; Newton's method has none. With ``units``
-    (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that. ``fresh``
-    and ``value_noise`` are those of `minimise_lbfgs`. A ``keeper``
-    gets the state after each iteration, and may have one to continue from: the result then has the same bits.
+    (n_parameters,) the method works on ``units * x``, and ``gtol`` is for the gradient with respect to that. ``fresh``,
+    ``value_noise`` and ``settling`` (for x) are those of `minimise_lbfgs`. A ``keeper`` gets the state after each
+    iteration, and may have one to continue from: the result then has the same bits.
     """
     if units is not None and l1_groups is None and np.any(units != 1.0):  # a norm has one unit for its whole group
         scaled = Units(units)
@@ -90,6 +92,7 @@ def minimise(
                 smaller=scaled.smaller(smaller),
                 fresh=True,  # the quotient
                 value_noise=value_noise,
+                settling=None if settling is None else settling.scaled(units),
                 callback=scaled.callback(callback),
                 keeper=keeper,
             )
@@ -116,6 +119,7 @@ def minimise(
                 hessian_diagonal=hessian_diagonal,
                 hessian=hessian,
                 value_noise=value_noise,
+                settling=settling,
                 callback=callback,
                 keeper=keeper,
             )
@@ -141,6 +145,7 @@ def minimise(
                 smaller=smaller,
                 fresh=fresh,
                 value_noise=value_noise,
+                settling=settling,
                 callback=callback,
                 keeper=keeper,
             )
@@ -154,6 +159,7 @@ def minimise(
             preconditioner=preconditioner,
             fresh=fresh,
             value_noise=value_noise,
+            settling=settling,
             callback=callback,
             keeper=keeper,
         )

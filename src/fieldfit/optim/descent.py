@@ -14,14 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.optim.keeping import Keeper, State, check_finite, read_history, refused_state, saved_history
+from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
-from fieldfit.types import FieldfitError, FloatArray
+from fieldfit.types import FieldfitError, FloatArray, IntArray
 
 #: x ↦ (value, gradient), to be minimised. The gradient may live in a buffer that the next call overwrites.
 ValueGradient = Callable[[FloatArray], tuple[float, FloatArray]]
 
 #: Iterations that lower neither the value, by more than this share of it, nor the gradient norm are the work of rounding.
 _STALLED, _ROUNDING = 20, 1e-14
+#: A point that is not settled lowers the tolerance to this share of what the step along the gradient lets expect, and at
+#: least to this share of it.
+_CLOSER, _FURTHEST = 0.5, 0.01
 #: More evaluations than any descent makes.
 _MOST_EVALUATIONS = 2**53
 
@@ -53,10 +57,12 @@ class Point:
 class Descent(ABC):
     """One run: the current point and the account of the work. A method says how it begins and what a step is.
 
-    ``value_noise`` is the relative error of the values, where they are less accurate than double precision.
+    ``value_noise`` is the relative error of the values, where they are less accurate than double precision. ``settling``
+    says when a point below the tolerance is an optimum; None: always.
     """
 
     value_noise = 0.0
+    settling: Settling | None = None
 
     def __init__(self, fun: ValueGradient, x: FloatArray, callback: Callback | None) -> None:
         self.current = Point(x, np.full(x.size, np.nan))
@@ -66,7 +72,8 @@ class Descent(ABC):
         self._evaluations = 0
         self._hessian_products = 0
         self._history: list[Progress] = []
-        self._gtol = 0.0
+        self._target = 0.0  # the tolerance for the gradient norm
+        self._lowered = False  # whether it is below the one that was asked for
         self._keeper: Keeper | None = None
         self._whole: Point | None = None  # the point at which all that the method remembers belongs together
 
@@ -90,6 +97,20 @@ class Descent(ABC):
         """The vector of all coordinates, for a method whose points have some of them only: 0 elsewhere."""
         return part
 
+    @property
+    def places(self) -> IntArray | None:
+        """The coordinates that the points have, for a method whose points have some of them only; None: all."""
+        return None
+
+    @property
+    def slope(self) -> FloatArray:
+        """The gradient at the current point, with all penalties."""
+        return self.current.gradient
+
+    def gradient_near(self, x: FloatArray) -> FloatArray:
+        """The gradient (without an L1 penalty) at a point that is not accepted, in the present coordinates."""
+        return self._evaluate(x)[1]
+
     def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
         """Descend until a criterion holds or the user interrupts; the last accepted point either way.
 
@@ -99,6 +120,8 @@ class Descent(ABC):
         self._keeper = keeper
         try:
             status = self._iterate(gtol, ftol, max_iter)
+            if status in (Status.LINE_SEARCH, Status.ROUNDING) and self._lowered and self.current.norm <= gtol:
+                status = Status.CONVERGED  # as near to the optimum as rounding permits, and within the tolerance
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         finally:
@@ -120,23 +143,23 @@ class Descent(ABC):
         )
 
     def _iterate(self, gtol: float, ftol: float, max_iter: int) -> Status:
-        self._gtol = gtol
+        self._target = gtol
         saved = None if self._keeper is None else self._keeper.saved
         if saved is not None:
             self._restore(saved)
             if self._told():  # the state may be from before the last iteration was reported
                 return Status.CALLBACK
-            if self.current.norm > gtol and self._stalled():  # the descent of the state had ended
+            if self.current.norm > self._target and self._stalled():  # the descent of the state had ended
                 return Status.ROUNDING
         elif not self.begin():
             return Status.NOT_FINITE
         elif self._recorded():
             return Status.CALLBACK
         for _ in range(len(self._history) - 1, max_iter):
-            if self.current.norm <= gtol:
+            if self.current.norm <= self._target and self._settled():
                 return Status.CONVERGED
             previous = self.current.value
-            if (status := self.step(gtol)) is not None:
+            if (status := self.step(self._target)) is not None:
                 return status
             if self._recorded():
                 return Status.CALLBACK
@@ -144,11 +167,25 @@ class Descent(ABC):
             small = (
                 ftol > 0 and math.isfinite(value) and previous - value <= ftol * max(abs(previous), abs(value), 1.0)
             )
-            if small and self.current.norm > gtol:
+            if small and self.current.norm > self._target:
                 return Status.SMALL_CHANGE
-            if self.current.norm > gtol and self._stalled():
+            if self.current.norm > self._target and self._stalled():
                 return Status.ROUNDING
-        return Status.CONVERGED if self.current.norm <= gtol else Status.ITERATION_LIMIT
+        return Status.CONVERGED if self.current.norm <= self._target and self._settled() else Status.ITERATION_LIMIT
+
+    def _settled(self) -> bool:
+        """Whether the current point, whose gradient is below the tolerance, is an optimum; sets a smaller one if not."""
+        if self.settling is None:
+            return True
+        at, slope, settling = self.current, self.slope, self.settling.part(self.places)
+        step = settling.step(at.x, slope)
+        if step is None:
+            return True
+        gone = settling.progress(slope, step, self.gradient_near(at.x + step) - at.gradient)
+        if not gone < 1:
+            return True
+        self._lowered, self._target = True, _CLOSER * max(gone, _FURTHEST) * at.norm
+        return False
 
     def _stalled(self) -> bool:
         """Whether the last iterations lowered neither the value, beyond rounding, nor the gradient norm."""
@@ -165,7 +202,7 @@ class Descent(ABC):
         """Add a line to the history and call the callback; true if it returns a request to stop."""
         at = self.current
         seconds = time.perf_counter() - self._start
-        self._history.append(Progress(len(self._history), at.value, at.norm, seconds, self._gtol))
+        self._history.append(Progress(len(self._history), at.value, at.norm, seconds, self._target))
         self._whole = at
         told = self._told()
         self._keep(last=False)
@@ -192,6 +229,7 @@ class Descent(ABC):
             "point": np.array([at.value, at.norm]),
             "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
             "history": saved_history(self._history),
+            **({"target": np.array([self._target])} if self._lowered else {}),
             **self.own_state(),
         }
 
@@ -199,7 +237,7 @@ class Descent(ABC):
         size = self.current.x.size
         with refused_state(size):
             x, gradient = state["x"], state["gradient"]
-            self._history = read_history(state, self._gtol)
+            self._history = read_history(state, self._target)
             if x.shape != (size,) or gradient.shape != (size,):
                 raise ValueError("shapes")
             value, norm = state["point"].tolist()
@@ -208,6 +246,10 @@ class Descent(ABC):
             self._evaluations, self._hessian_products = (int(count) for count in state["work"])
             if not all(0 <= count < _MOST_EVALUATIONS for count in (self._evaluations, self._hessian_products)):
                 raise ValueError("counts of work")
+            if "target" in state:
+                (target,) = state["target"].tolist()
+                check_finite(state["target"])
+                self._lowered, self._target = True, min(self._target, max(float(target), 0.0))
             self.take_state(state)
         self._start -= self._history[-1].seconds if self._history else 0.0
         self._whole = self.current

@@ -25,6 +25,7 @@ from fieldfit.optim.preconditioner import (
     is_cheap,
     split_preconditioner,
 )
+from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Solution, Status
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray
@@ -45,6 +46,7 @@ def minimise_lbfgs(
     preconditioner: Preconditioner | None = None,
     fresh: bool = False,
     value_noise: float = 0.0,
+    settling: Settling | None = None,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -54,8 +56,9 @@ def minimise_lbfgs(
     most ftol · max(|value|, 1). ``history`` is the number of pairs kept; ``preconditioner`` the diagonal of an
     approximate Hessian or a callable v ↦ M⁻¹v. ``fun`` must not keep the array it is given: later calls overwrite it.
     ``fresh`` says that it returns a new array for the gradient each time, which is then kept without a copy.
-    ``value_noise`` is the relative error of the values: differences below it are left to the slopes. A
-    KeyboardInterrupt inside ``fun`` ends the run at the last accepted point.
+    ``value_noise`` is the relative error of the values: differences below it are left to the slopes. ``settling`` says
+    which points below ``gtol`` are optima; None: all. A KeyboardInterrupt inside ``fun`` ends the run at the last
+    accepted point.
     """
     if history < 1:
         raise FieldfitError(f"L-BFGS needs a history of at least 1 pair; got {history}.")
@@ -65,6 +68,7 @@ def minimise_lbfgs(
     diagonal, operator = split_preconditioner(first, x.size)
     descent = _Descent(fun, x, callback, Memory(x.size, history, diagonal), diagonal is not None, operator, staged)
     descent.fresh, descent.cheap, descent.value_noise = fresh, is_cheap(first), value_noise
+    descent.settling = settling
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
 

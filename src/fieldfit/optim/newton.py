@@ -19,6 +19,7 @@ from fieldfit.optim.descent import Descent, Point, ValueGradient, start_point
 from fieldfit.optim.keeping import Keeper, State
 from fieldfit.optim.line_search import SearchOutcome, wolfe_search
 from fieldfit.optim.preconditioner import Preconditioner, split_preconditioner
+from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import Callback, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -43,6 +44,7 @@ def minimise_newton(
     dense_below: int = DENSE_BELOW,
     hessian: Callable[[FloatArray], FloatArray] | None = None,
     value_noise: float = 0.0,
+    settling: Settling | None = None,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -50,7 +52,8 @@ def minimise_newton(
 
     Up to ``dense_below`` parameters the Hessian is built from products and factorised. ``preconditioner`` (a diagonal
     or v ↦ M⁻¹v) holds for the whole run; without it ``hessian_diagonal(x)`` is asked at each new point, and its
-    entries must be positive. Convergence, interrupts, ``value_noise`` and ``callback`` as in `minimise_lbfgs`.
+    entries must be positive. Convergence, interrupts, ``value_noise``, ``settling`` and ``callback`` as in
+    `minimise_lbfgs`.
     """
     if hessian_product is None and hessian is None:
         raise FieldfitError("Newton's method needs hessian_product or hessian; neither was given.")
@@ -58,7 +61,7 @@ def minimise_newton(
     split_preconditioner(preconditioner, x.size)
     dense = hessian is not None or x.size <= dense_below
     newton = _Newton(fun, x, callback, hessian_product, hessian, preconditioner, hessian_diagonal, dense)
-    newton.value_noise = value_noise
+    newton.value_noise, newton.settling = value_noise, settling
     return newton.minimise(gtol, ftol, max_iter, keeper)
 
 

@@ -25,6 +25,7 @@ from fieldfit.optim.line_search import SUFFICIENT_DECREASE, VALUE_NOISE, SearchO
 from fieldfit.optim.memory import moved_vector
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
 from fieldfit.optim.quadratic_model import QuadraticModel
+from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Solution, Status
 from fieldfit.optim.working_set import Smaller, WorkingSet
 from fieldfit.types import FieldfitError, FloatArray, IntArray
@@ -54,6 +55,7 @@ def minimise_proximal(
     smaller: Smaller | None = None,
     fresh: bool = False,
     value_noise: float = 0.0,
+    settling: Settling | None = None,
     callback: Callback | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
@@ -63,10 +65,10 @@ def minimise_proximal(
 
     It has converged when max |pseudo-gradient| ≤ ``gtol`` (the optimality conditions hold to that), or, with ``ftol`` >
     0, as `minimise_lbfgs` has. ``history`` is the number of pairs kept (20; 8 from 50,000 and 6 from a million
-    parameters on); ``diagonal`` that of an approximate Hessian; ``fresh`` and ``value_noise`` as in `minimise_lbfgs`.
-    ``smaller`` makes ``fun`` without coordinates that are 0 (working_set.py). ``fun`` must not keep the array it is given.
-    A KeyboardInterrupt inside ``fun`` ends the run at the last accepted point; the gradient of coordinates at 0 may be
-    missing then, and is 0.
+    parameters on); ``diagonal`` that of an approximate Hessian; ``fresh``, ``value_noise`` and ``settling`` as in
+    `minimise_lbfgs`. ``smaller`` makes ``fun`` without coordinates that are 0 (working_set.py). ``fun`` must not keep the
+    array it is given. A KeyboardInterrupt inside ``fun`` ends the run at the last accepted point; the gradient of
+    coordinates at 0 may be missing then, and is 0.
     """
     x = start_point(x0)
     if history is None:
@@ -76,7 +78,7 @@ def minimise_proximal(
     penalty = nonsmooth_penalty(l1, x.size, groups)
     model = QuadraticModel(x.size, history, diagonal)
     descent = _Descent(fun, x, callback, penalty, model, diagonal is not None, smaller, fresh=fresh)
-    descent.value_noise = value_noise
+    descent.value_noise, descent.settling = value_noise, settling
     return descent.minimise(gtol, ftol, max_iter, keeper)
 
 
@@ -143,6 +145,23 @@ class _Descent(Descent):
     def spread(self, part: FloatArray) -> FloatArray:
         """The vector of all coordinates: 0 outside the working set."""
         return part if self._set is None else self._set.spread(part)
+
+    @property
+    def places(self) -> IntArray | None:
+        """The coordinates of the working set."""
+        return None if self._set is None else self._set.places
+
+    @property
+    def slope(self) -> FloatArray:
+        """The pseudo-gradient at the current point."""
+        return self._penalty.pseudo
+
+    def gradient_near(self, x: FloatArray) -> FloatArray:
+        """The gradient of the smooth part at a point that is not accepted."""
+        if self._set is None:
+            return super().gradient_near(x)
+        self._evaluations += 1
+        return self._set.gradient_near(x)
 
     def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
         """The same. The gradient of the solution is that of all coordinates, unless the user has interrupted."""

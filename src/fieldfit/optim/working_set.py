@@ -61,6 +61,13 @@ class WorkingSet:
         self._seen = x, gradient
         return value, self.part(gradient)
 
+    def gradient_near(self, x: FloatArray) -> FloatArray:
+        """The gradient of the coordinates in the set at a point of them; what `gradient_at` knows stays."""
+        if self._part is not None:
+            return self._part(x)[1]
+        gradient = self._fun(self.spread(x))[1]
+        return gradient if self.places is None else gradient[self.places]
+
     def gradient_at(self, x: FloatArray) -> FloatArray | None:
         """The gradient of all coordinates at the point x, if that was the last evaluation and computed it."""
         return self._seen[1] if self._seen is not None and self._seen[0] is x else None

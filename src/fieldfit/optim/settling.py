@@ -1,0 +1,63 @@
+"""Whether a penalised fit may end at a point whose gradient is below the tolerance.
+
+The tolerance grows with the number of samples, the penalty does not. With very many samples that agree, all probabilities
+are nearly 0 or 1 and only the penalty holds the parameters where they are; its own gradient is then below the tolerance,
+which says nothing about θ. So a step along the gradient is tried that changes parameters by a small share of themselves: at
+an optimum that is settled, the objective has begun to rise by the end of it. With ordinary data it always has. Parameters
+without a penalty are left out, because their optimum may lie at infinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldfit.types import BoolArray, FloatArray, IntArray
+
+#: The share that belongs to a tolerance for the gradient per sample, in units of that.
+SHARE_OF_TOL = 10.0
+
+
+@dataclass(frozen=True)
+class Settling:
+    """How far penalised parameters may still be from the optimum.
+
+    Parameters
+    ----------
+    penalised
+        (n,) which coordinates have a penalty.
+    precision
+        (n,) the part of the curvature that a quadratic penalty adds; may be smaller.
+    share
+        The largest change, as a share of max(1, |x|).
+    """
+
+    penalised: BoolArray
+    precision: FloatArray
+    share: float
+
+    def scaled(self, scale: FloatArray) -> Settling:
+        """The same for the coordinates ``scale * x``."""
+        return Settling(self.penalised, self.precision / scale**2, self.share)
+
+    def part(self, places: IntArray | None) -> Settling:
+        """The same for some of the coordinates; None: all."""
+        if places is None:
+            return self
+        return Settling(self.penalised[places], self.precision[places], self.share)
+
+    def step(self, x: FloatArray, slope: FloatArray) -> FloatArray | None:
+        """The step against ``slope`` (n,), the gradient with all penalties, to be tried; None where x is settled anyway."""
+        along = np.where(self.penalised, slope, 0.0)
+        allowed = self.share * np.maximum(1.0, np.abs(x))
+        if (np.abs(along) <= self.precision * allowed).all():
+            return None
+        return along * (-1.0 / float((np.abs(along) / allowed).max()))
+
+    def progress(self, slope: FloatArray, step: FloatArray, change: FloatArray) -> float:
+        """The share of the way to the minimum along ``step`` that it went, from the ``change`` (n,) of the gradient.
+
+        1 or more: the minimum lies within the step.
+        """
+        return float(change @ step) / -float(slope @ step)
