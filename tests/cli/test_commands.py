@@ -413,7 +413,7 @@ def test_ctrl_c_during_a_fit_keeps_the_estimate(run, votes, monkeypatch, tmp_pat
 
 
 def test_a_field_that_runs_away_is_told_once(run, votes, monkeypatch, tmp_path):
-    monkeypatch.setattr("fieldfit.api.estimation.runaway", lambda fit, advice: "The field runs away.")
+    monkeypatch.setattr("fieldfit.api.estimation.runaway", lambda fit: "The field runs away.")
     out = tmp_path / "away.ff"
     for ran in (run("fit", "boltzmann", votes, "--out", out), run("show", out)):
         assert ran.code == 0

@@ -5,6 +5,7 @@ import io
 import itertools
 import math
 import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -252,4 +253,6 @@ def test_there_are_no_standard_errors():
     assert "no likelihood was maximised" in fit.convergence.message
     with pytest.raises(FieldfitError, match="have no standard errors"):
         fit.standard_errors()
-    assert "which the file does not contain" not in fit.summary()
+    for text in (fit.summary(), repr(fit), fit._repr_html_()):
+        assert "weights of a chain_crf" in text
+        assert not re.search(r"\b(0 samples|nan|FL)\b|which the file", text)

@@ -40,7 +40,8 @@ def _few(fit: FitState, kind: Kind) -> tuple[str, str]:
     and the scores ψ_i(θ̂), whose squares are summed in the robust meat, are smaller than those of new samples. With
     groups the meat has one square for each group.
     """
-    if kind != "robust" or fit.size.n == 1:  # errors of one sample are spatial or model-based
+    # Errors of one sample are spatial or model-based, and given weights have none.
+    if kind != "robust" or fit.size.n == 1 or fit.only_weights:
         return "", ""
     estimated, groups, size = int(fit.free.sum()), fit.size.groups, _independent(fit)
     what = "samples" if groups is None else "groups"

@@ -12,7 +12,7 @@ from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples_for_tests
 from fieldfit.api.estimate_table import identified_table
 from fieldfit.api.moments import fit_moments
-from fieldfit.api.summary import cautions_of, course
+from fieldfit.api.summary import cautions_of, course, extent, title
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.planner.pictures import add_plan
 from fieldfit.report.fit_charts import (
@@ -60,10 +60,8 @@ def fit_page(
     Python functions and arguments into those of the command line. ``results`` adds what the fit is for, such as the
     contacts of a family, before its estimates, and ``python`` are the lines that make the fit, if `fit` does not.
     """
-    page = Page(f"{fit.model.kind} fitted by {fit.estimator}", words=words)
-    page.paragraph(
-        f"{fit.size}, {counted(fit.model.n_parameters, 'parameters')}. " + ". ".join(map(sentence, course(fit))) + "."
-    )
+    page = Page(title(fit), words=words)
+    page.paragraph(f"{extent(fit)}. " + ". ".join(map(sentence, course(fit))) + ".")
     said = cautions_of(fit)
     if said:
         page.cautions(said)
@@ -118,6 +116,8 @@ def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
         estimate, error, lower, upper = columns
         with np.errstate(divide="ignore", invalid="ignore"):
             size = np.nan_to_num(np.abs(estimate / error), nan=-1.0, posinf=-1.0)
+    elif fit.only_weights:
+        page.note("These weights have no standard errors.")
     else:
         page.note(
             "Standard errors need the samples, which the file does not contain. Give them again: load(path, data)."

@@ -15,7 +15,7 @@ from fieldfit.api.resampled_tests import bootstrap_test, permutation_test
 from fieldfit.api.robustness import influence, influence_blocks, influential, plot_influence
 from fieldfit.api.sensitivity import gross_error_sensitivity
 from fieldfit.api.standard_errors import StandardErrors
-from fieldfit.api.summary import summary, summary_html
+from fieldfit.api.summary import headline, summary, summary_html
 from fieldfit.api.validation import goodness_of_fit
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.inference.gibbs import BURN_IN, THIN
@@ -252,6 +252,8 @@ class Fit(StandardErrors):
         return self.summary()
 
     def __repr__(self) -> str:
+        if self.only_weights:
+            return f"<Fit: {headline(self)}>"
         ended = "converged" if self.converged else "not converged"
         size = f"{self.size}, {counted(self.model.n_parameters, 'parameters')}"
         return f"<Fit: {self.model.kind} by {self.estimator}, {size}, {ended}>"

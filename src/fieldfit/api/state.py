@@ -385,6 +385,11 @@ class FitState:
         """Whether any free parameter has a penalty."""
         return bool(np.any(self.penalty.penalised[self.free]))
 
+    @property
+    def only_weights(self) -> bool:
+        """Whether θ was learned without a likelihood or comes from another program, so that nothing else is known."""
+        return not self.size.n
+
     @cached_property
     def zeroed(self) -> BoolArray:
         """Which parameters (r,) the L1 penalty, of single parameters or of groups, has set to exactly 0."""

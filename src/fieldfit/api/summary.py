@@ -55,7 +55,7 @@ def summary(fit: Fit, rows: int = 20, *, kind: Kind = "robust", level: float = 0
     """
     rows = whole_number(rows, "rows", 0)
     lines = [
-        f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}",
+        headline(fit),
         *timed_course(fit),
     ]
     if fit.cost is not None:
@@ -72,7 +72,7 @@ def summary(fit: Fit, rows: int = 20, *, kind: Kind = "robust", level: float = 0
         lines.append(f"optimum at infinity: {', '.join(fit.separated)}")
     if len(fit.dropped_rows):
         lines.append(f"dropped: {len(fit.dropped_rows)} rows with too many missing values to sum out")
-    if fit.prepared is None and not fit.size.n:
+    if fit.only_weights:
         return "\n".join([*lines, "these weights have no standard errors"])
     if fit.prepared is None and fit.saved.moments is None:
         return "\n".join([*lines, "standard errors need the data, which the file does not contain"])
@@ -101,7 +101,7 @@ def summary(fit: Fit, rows: int = 20, *, kind: Kind = "robust", level: float = 0
 def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
     """The fit for a notebook: a line, its cautions, and a table of the parameters with the largest abs(z)."""
     words = [
-        f"{fit.model.kind} fitted by {fit.estimator}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}",
+        headline(fit),
         *timed_course(fit),
     ]
     text = "<br>".join(html.escape(line) for line in words)
@@ -117,8 +117,26 @@ def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
     return text + first_rows(table, rows, _all_rows(frame)).to_html()
 
 
+def headline(fit: Fit) -> str:
+    """What was fitted, how, and to how much."""
+    return f"{title(fit)}: {extent(fit)}"
+
+
+def title(fit: Fit) -> str:
+    """The kind of model and how it was fitted."""
+    return f"weights of a {fit.model.kind}" if fit.only_weights else f"{fit.model.kind} fitted by {fit.estimator}"
+
+
+def extent(fit: Fit) -> str:
+    """The numbers of samples and of parameters."""
+    parameters = counted(fit.model.n_parameters, "parameters")
+    return parameters if fit.only_weights else f"{fit.size}, {parameters}"
+
+
 def course(fit: Fit) -> list[str]:
     """How the optimisation went, in two lines. A second stage leaves the optimum of the first stage's objective."""
+    if fit.only_weights:
+        return [fit.message]
     steps = f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}"
     if fit.refinement is None:
         return [

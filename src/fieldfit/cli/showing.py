@@ -12,7 +12,7 @@ import numpy as np
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples_for_tests, held_by_penalty, no_spread
 from fieldfit.api.estimate_table import COLUMNS, EstimateTable, identified_estimates, parameter_estimates
-from fieldfit.api.summary import source_of_errors, timed_course
+from fieldfit.api.summary import headline, source_of_errors, timed_course
 from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights
 from fieldfit.named import places_of
@@ -110,6 +110,10 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parame
 
 def print_course(fit: Fit, errors: FloatArray | None) -> None:
     """How the fit went, with cautions about standard errors if some are shown (``errors``)."""
+    if fit.only_weights:
+        say(headline(fit))
+        tell(fit.message)
+        return
     say(f"{fit.model.kind}: {fit.size}, {counted(fit.model.n_parameters, 'parameters')}")
     say(f"policy: {fit.estimator}")
     if fit.refinement is None:
@@ -181,7 +185,9 @@ def _first_rows(
         notes.append("Effects: each state compared with the first one. Single parameters are not identified.")
     if len(names) > rows:
         notes.append(f"… and {len(names) - rows:,} more (--rows, --json).")
-    if not known.any():
+    if not known.any() and fit.only_weights:
+        notes.append("These weights have no standard errors.")
+    elif not known.any():
         without = fit.prepared is None and fit.saved.moments is None and not fit.interrupted
         notes.append(
             "Standard errors are not known: the file was saved without them (more than 1,000 parameters). They need the "
@@ -189,6 +195,7 @@ def _first_rows(
             if without
             else f"No parameter has a standard error: {_reason(fit)}."
         )
+    if not known.any():
         return PlainTable(
             "", ("parameter", "estimate"), tuple(row[:2] for row in shown), " ".join(notes), ("", ".4f")
         )
