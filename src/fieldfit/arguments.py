@@ -46,11 +46,11 @@ def positive_number(value: object, name: str, advice: str = "") -> float:
     return number
 
 
-def number_from_zero(value: object, name: str, error: type[FieldfitError] = FieldfitError) -> float:
-    """A finite number of at least 0."""
+def number_from_zero(value: object, name: str, error: type[FieldfitError] = FieldfitError, advice: str = "") -> float:
+    """A finite number of at least 0. ``advice`` is a sentence for other values."""
     number = _finite_number(value)
     if number is None or number < 0:
-        raise error(f"{name} is {value!r:.80}; it must be a number of at least 0.")
+        raise error(f"{name} is {value!r:.80}; it must be a number of at least 0.{advice}")
     return number
 
 

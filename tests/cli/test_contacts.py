@@ -41,6 +41,27 @@ def test_json(run, family):
     assert {(pair["i"], pair["j"]) for pair in found.json["pairs"][:2]} == {(0, 8), (1, 7)}
 
 
+def test_couplings_with_standard_errors(run, family, tmp_path):
+    out = tmp_path / "out"
+    options = ("--alphabet", "rna", "--penalty", "ccmpred", "--threads", 1, "--couplings", 3)
+    found = run("contacts", family[0], *options, "--out", out)
+    assert found.code == 0, found.err
+    text = " ".join(found.out.split())
+    assert "Largest couplings of single letters, at least 6 columns apart" in text
+    assert (
+        "sequences for each parameter: standard errors of couplings may be far too small, and abs(z) too large."
+        in text
+    )
+    assert "Wrote couplings.csv, contacts.csv" in " ".join(found.err.split())
+    lines = (out / "couplings.csv").read_text().splitlines()
+    assert lines[0] == "column_i,column_j,letter_i,letter_j,coupling,standard_error,z,note"
+    assert len(lines) == 4
+    asked = run("contacts", family[0], *options, "--json").json["couplings"]
+    assert [(pair["column_i"], pair["column_j"]) for pair in asked] == [
+        tuple(map(int, line.split(",")[:2])) for line in lines[1:]
+    ]
+
+
 def test_a_model_that_runs_away_has_advice_that_the_command_can_follow(run, tmp_path, monkeypatch):
     monkeypatch.setattr("fieldfit.api.runaway.DRIFT", -10.0)  # every model drifts
     codes = np.random.default_rng(0).integers(1, 5, (60, 10))

@@ -35,8 +35,11 @@ def test_rules_and_gamma(frame):
     np.testing.assert_array_equal(fewer.couplings, np.where((r != 0) & (r.T != 0), (r + r.T) / 2, 0))
     with pytest.raises(ModelError, match="rule is 'xor'"):
         networks.nodewise_network(frame, rule="xor")
-    with pytest.raises(ModelError, match="gamma is -1"):
-        networks.nodewise_network(frame, gamma=-1)
+    for wrong in (-1, "x", None, np.inf):
+        with pytest.raises(
+            ModelError, match=r"gamma is .*; it must be a number of at least 0. Usual values are from 0"
+        ):
+            networks.nodewise_network(frame, gamma=wrong)  # type: ignore[arg-type]
 
 
 def test_two_valued_columns_of_any_kind_are_recoded(frame):

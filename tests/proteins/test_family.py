@@ -130,10 +130,13 @@ def test_penalties_by_name() -> None:
     assert proteins.PENALTIES["plmc"].strengths(10, 5) == (0.01, 100.0)
     sigma2 = proteins.Penalty(fields=0.5, couplings=2.0).variances(Potts(3, 2))
     assert sigma2.tolist() == [0.25] * 12 + [1.0] * 6
-    with pytest.raises(ModelError, match="'plm' is unknown; use one of 'evcouplings'"):
+    with pytest.raises(ModelError, match=r"'plm' is unknown; use 'evcouplings', .*, a Penalty, or a number for λ_J"):
         proteins.fit_family(family(), penalty="plm")
     with pytest.raises(FieldfitError, match="penalty is -1; it must be a number above 0"):
         proteins.fit_family(family(), penalty=-1)
+    for wrong in ("3", -1.0, float("nan"), None):
+        with pytest.raises(ModelError, match=r"couplings is .*; it must be a number of at least 0"):
+            proteins.Penalty(couplings=wrong)  # type: ignore[arg-type]
     assert as_penalty(2.5) == proteins.Penalty(fields=0.01, couplings=2.5)
     with pytest.raises(ModelError, match="both must be above 0"):
         proteins.Penalty(fields=0.0, couplings=1.0).strengths(3, 3)
@@ -190,8 +193,9 @@ def test_mutation_effects_are_differences_of_energy(fitted: proteins.FamilyFit) 
     assert fitted.mutations().equals(fitted.mutations(0))
     with pytest.raises(DataError, match="no sequence 'zz'"):
         fitted.mutations("zz")
-    with pytest.raises(DataError, match="0 to 299"):
-        fitted.mutations(300)
+    for wrong in (300, -1, 1.5, True):
+        with pytest.raises(DataError, match=r"sequence is .*; it must be an integer from 0 to 299"):
+            fitted.mutations(wrong)  # type: ignore[arg-type]
 
 
 def test_a_name_of_several_sequences(fitted: proteins.FamilyFit) -> None:
@@ -349,7 +353,9 @@ def test_a_family_that_does_not_converge_is_told_of_its_own_options() -> None:
     with pytest.warns(ConvergenceWarning) as told:
         proteins.fit_family(family(40), penalty=3.0, max_iter=1, tol=1e-9)
     text = str(told[0].message)
-    assert "Give more iterations (max_iter), a stronger penalty (penalty; λ_J is 3 here), or check the data." in text
+    assert (
+        "Give more iterations (max_iter), a stronger penalty (penalty=…; λ_J is 3 here), or check the data." in text
+    )
     assert "sigma2" not in text
 
 
@@ -390,6 +396,24 @@ def test_the_lines_on_the_page_of_a_family_run(options, tmp_path, monkeypatch):
     names = {"ff": ff}
     exec(family_lines(fitted), names)
     np.testing.assert_allclose(names["family"].contact_scores, fitted.contact_scores, atol=1e-12)
+
+
+def test_the_page_of_a_family_names_what_families_have(tmp_path: Path) -> None:
+    path = tmp_path / "family.html"
+    codes = np.random.default_rng(0).integers(0, 4, (40, 30)).astype(np.uint8)  # 9,900 parameters: no matrices
+    large = proteins.Alignment(tuple(f"s{i}" for i in range(40)), codes, LETTERS, np.arange(30))
+    fitted = proteins.fit_family(large, penalty=5.0, tol=1e-2)
+    fitted.to_html(path)
+    text = path.read_text(encoding="utf-8")
+    assert "40 sequences with an effective number of 40.0, 11,025 parameters" in text
+    assert "0.0036 sequences for each parameter: standard errors of couplings may be far too small" in text
+    assert "λ_J = 5) shrinks the estimates" in text
+    assert "family.strongest_couplings(20) in Python" in text
+    for absent in ("fit.table", "fit.functional", "kind=", "weighted samples"):
+        assert absent not in text
+    share = fitted.fit.gradient_norm / fitted.weights.sum()
+    assert share <= 1e-2
+    assert f"gradient norm {share:.2g} per sample (tolerance 0.01)" in text
 
 
 def focused(path: Path) -> proteins.FamilyFit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,22 @@ NO_PLAN = (
 )
 
 
+@dataclass(frozen=True)
+class Purpose:
+    """What the page of a fit says if another function than `fit` made it, such as `fit_family`.
+
+    ``size`` describes the samples, ``cautions`` are about the fit and its errors, and ``errors`` says how to compute
+    standard errors where there are too many for a page. ``add`` adds what the fit is for before its estimates, and
+    ``python`` are the lines that make the fit.
+    """
+
+    size: str
+    cautions: Sequence[str]
+    errors: str
+    add: Callable[[Page], None]
+    python: str
+
+
 def fit_page(
     fit: Fit,
     plan: Plan | None,
@@ -51,18 +68,17 @@ def fit_page(
     notes: Sequence[str] = (),
     command: str = "",
     words: Callable[[str], str] = str,
-    results: Callable[[Page], None] | None = None,
-    python: str = "",
+    purpose: Purpose | None = None,
 ) -> Page:
     """The whole page.
 
     ``notes`` replace a plan. ``command`` is the command that writes the page, and ``words`` translates the names of
-    Python functions and arguments into those of the command line. ``results`` adds what the fit is for, such as the
-    contacts of a family, before its estimates, and ``python`` are the lines that make the fit, if `fit` does not.
+    Python functions and arguments into those of the command line.
     """
     page = Page(title(fit), words=words)
-    page.paragraph(f"{extent(fit)}. " + ". ".join(map(sentence, course(fit))) + ".")
-    said = cautions_of(fit)
+    size = extent(fit) if purpose is None else purpose.size
+    page.paragraph(f"{size}. " + ". ".join(map(sentence, course(fit))) + ".")
+    said = cautions_of(fit) if purpose is None else purpose.cautions
     if said:
         page.cautions(said)
     else:
@@ -74,9 +90,11 @@ def fit_page(
         page.note(NO_PLAN)
     for note in notes:
         page.note(note)
-    if results is not None:
-        results(page)
-    _add_coefficients(page, fit, level)
+    some_errors = "With the samples, fit.table(parameters=[…]) computes some."
+    if purpose is not None:
+        purpose.add(page)
+        some_errors = purpose.errors
+    _add_coefficients(page, fit, level, some_errors)
     _add_couplings(page, fit)
     if fit.prepared is not None:
         _add_moments(page, fit)
@@ -88,7 +106,7 @@ def fit_page(
         )
     _add_convergence(page, fit)
     add_citation(page, refined=fit.refinement is not None)
-    _add_reproduction(page, fit, command, python)
+    _add_reproduction(page, fit, command, _lines(fit) if purpose is None else purpose.python)
     return page
 
 
@@ -100,7 +118,8 @@ def plan_for(fit: Fit, budget: str | None, random_state: int = 0) -> Plan:
     return plan(fit.model, fit.needed.dataset, budget, sigma2=sigma2, random_state=random_state)
 
 
-def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
+def _add_coefficients(page: Page, fit: Fit, level: float, some_errors: str) -> None:
+    """A table of estimates; ``some_errors`` says how to compute standard errors if there are too many parameters."""
     page.heading("Estimates")
     names: Sequence[str] = fit.model.parameter_names
     marks = ["0 (l1)" if zero else "" if free else "fixed" for zero, free in zip(fit.zeroed, fit.free, strict=True)]
@@ -122,8 +141,7 @@ def _add_coefficients(page: Page, fit: Fit, level: float) -> None:
         page.note(
             "Standard errors need the samples, which the file does not contain. Give them again: load(path, data)."
             if fits_matrices(fit)
-            else f"Standard errors of {len(names):,} parameters are too many for a page. With the samples, "
-            "fit.table(parameters=[…]) computes some."
+            else f"Standard errors of {len(names):,} parameters are too many for a page. {some_errors}"
         )
         estimate = fit.theta
         error = lower = upper = np.full(len(names), np.nan)
@@ -230,8 +248,11 @@ def _add_convergence(page: Page, fit: Fit) -> None:
     )
     steps = [step for step in fit.convergence.history if step.gradient_norm > 0]
     if len(steps) > 1:
-        chart = convergence_chart([step.iteration for step in steps], [step.gradient_norm for step in steps])
-        page.chart(chart, "The largest entry of the gradient at each iteration of the last optimisation.")
+        norms = [step.gradient_norm / fit.objective_scale for step in steps]
+        chart = convergence_chart([step.iteration for step in steps], norms)
+        page.chart(
+            chart, "The largest entry of the gradient for each sample, at each iteration of the last optimisation."
+        )
 
 
 def _add_reproduction(page: Page, fit: Fit, command: str, python: str) -> None:
@@ -243,7 +264,7 @@ def _add_reproduction(page: Page, fit: Fit, command: str, python: str) -> None:
         page.paragraph("and this page with" if fit.command else "This page was made with")
         page.code(command)
     page.paragraph("In Python:")
-    page.code("import fieldfit as ff\n\n" + (python or _lines(fit)))
+    page.code("import fieldfit as ff\n\n" + python)
     if fit.fingerprint:
         page.note(f"Fingerprint of the samples and their weights: {fit.fingerprint}.")
     add_versions(page)

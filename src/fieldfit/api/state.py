@@ -247,6 +247,12 @@ class FitState:
         return self.size.counts
 
     @property
+    def objective_scale(self) -> float:
+        """Σw times the largest |β|: the gradient divided by it is compared with ``tol``."""
+        largest = max((float(np.abs(beta).max()) for beta in self.policy.betas), default=0.0)
+        return self.size.total * self.size.unit_weight * largest
+
+    @property
     def converged(self) -> bool:
         """Whether the optimiser has converged."""
         return self.convergence.converged

@@ -141,12 +141,21 @@ def course(fit: Fit) -> list[str]:
     if fit.refinement is None:
         return [
             f"{fit.message}; {steps}",
-            f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}",
+            objective_line(fit),
         ]
     return [
         f"{'first stage ' if fit.refinement.second.fits_first else ''}{fit.message}; {steps}",
         f"objective of the first stage at the refined estimate {fit.objective:.6f}",
     ]
+
+
+def objective_line(fit: Fit) -> str:
+    """The objective, and the largest entry of its gradient in the unit of the tolerance: for each sample."""
+    line, ended = f"objective {fit.objective:.6f}", fit.convergence
+    if not (fit.objective_scale > 0 and np.isfinite(ended.gradient_norm)):
+        return line
+    line += f", gradient norm {ended.gradient_norm / fit.objective_scale:.2g} per sample"
+    return line if isinstance(ended.tol, str) else f"{line} (tolerance {ended.tol:g})"
 
 
 def timed_course(fit: Fit) -> list[str]:
@@ -159,6 +168,11 @@ def timed_course(fit: Fit) -> list[str]:
 
 def cautions_of(fit: Fit) -> list[str]:
     """Cautions that a reader needs to interpret the fit, as sentences."""
+    return [*cautions_of_course(fit), *_cautions_of_errors(fit)]
+
+
+def cautions_of_course(fit: Fit) -> list[str]:
+    """Cautions about the estimate itself: how the optimisation ended, and where."""
     cautions = []
     if not fit.converged:
         cautions.append(f"The fit did not converge ({fit.message}).")
@@ -168,6 +182,14 @@ def cautions_of(fit: Fit) -> list[str]:
         cautions.append(f"These parameters have their optimum at infinity: {', '.join(fit.separated[:10])}.")
     if fit.refinement is not None and fit.testable and fit.specification_test().rejects:
         cautions.append(f"{fit.specification_test()}.")
+    if len(fit.dropped_rows):
+        cautions.append(f"{len(fit.dropped_rows)} rows were dropped: they have too many missing values to sum out.")
+    return cautions
+
+
+def _cautions_of_errors(fit: Fit) -> list[str]:
+    """Cautions about standard errors and intervals."""
+    cautions = []
     few = few_samples_for_tests(fit) or no_spread(fit, "robust")
     if few:
         cautions.append(f"{sentence(few)}.")
@@ -184,8 +206,6 @@ def cautions_of(fit: Fit) -> list[str]:
             f"The L1 penalty has set {int(fit.zeroed.sum())} parameters to 0. Intervals of the others treat this selection "
             "as given."
         )
-    if len(fit.dropped_rows):
-        cautions.append(f"{len(fit.dropped_rows)} rows were dropped: they have too many missing values to sum out.")
     return cautions
 
 

@@ -92,6 +92,7 @@ class TrainingOptions:
 
 def say_fit(fit: Fit, labels: int, inputs: str, sigma2: object, l1: float | None) -> None:
     """The model, the policy, how the fit ended, and its automatic weights; ``inputs`` counts symbols or features."""
+    from fieldfit.api.summary import objective_line
     from fieldfit.cli.output import say
     from fieldfit.cli.weighting import print_weights
 
@@ -103,6 +104,6 @@ def say_fit(fit: Fit, labels: int, inputs: str, sigma2: object, l1: float | None
     say(f"policy: {fit.policy}; sigma2: {'none' if sigma2 is None else format(sigma2, 'g')}{sparse}")
     steps = f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}"
     say(f"{fit.message} ({steps}, {fit.seconds:.2f} s)")
-    say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
+    say(objective_line(fit))
     if fit.weights is not None:
         print_weights(fit.weights)

@@ -12,7 +12,7 @@ import numpy as np
 from fieldfit.api.accuracies import fits_matrices
 from fieldfit.api.cautions import few_samples_for_tests, held_by_penalty, no_spread
 from fieldfit.api.estimate_table import COLUMNS, EstimateTable, identified_estimates, parameter_estimates
-from fieldfit.api.summary import headline, source_of_errors, timed_course
+from fieldfit.api.summary import headline, objective_line, source_of_errors, timed_course
 from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights
 from fieldfit.named import places_of
@@ -121,7 +121,7 @@ def print_course(fit: Fit, errors: FloatArray | None) -> None:
         say(
             f"{counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}, {fit.seconds:.2f} s"
         )
-        say(f"objective {fit.objective:.6f}, gradient norm {fit.gradient_norm:.3g}")
+        say(objective_line(fit))
     else:
         for line in timed_course(fit):
             tell(line)

@@ -54,7 +54,7 @@ _RULES = (
      lambda match: "--kind model, with --data" if _has("--kind")
      else "fieldfit test MODEL.ff NAME --kind model --data DATA"),
     *((re.compile(pattern), lambda match, words=words: words) for pattern, words in _FUNCTIONS.items()),
-    (re.compile(r", or a Penalty\b"), lambda match: ""),
+    (re.compile(r", a Penalty, or\b"), lambda match: ", or"),
     (re.compile(r", or None for no penalty"), lambda match: "; leave it out for no penalty"),
     (re.compile(r"plan\.table has all \(on the command line: (.+?)\)"), lambda match: f"all are shown with {match[1]}"),
     (re.compile(r"\bresume=True \(--resume\)"), lambda match: "--resume"),

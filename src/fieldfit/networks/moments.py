@@ -121,7 +121,7 @@ class NetworkMoments:
         >>> len(moments.draw().axes)
         3
         """
-        return draw_moments(self.means, self.correlations, self.triplets, self.runs_away)
+        return draw_moments(self.means, self.correlations, self.triplets, self.rows, self.draws, self.runs_away)
 
 
 def compare_moments(

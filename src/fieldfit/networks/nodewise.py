@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.arguments import number_from_zero
 from fieldfit.networks.logistic_paths import LogisticPaths, logistic_paths
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import checked_for_regressions, read_responses
@@ -122,5 +123,4 @@ def checked_rule(rule: str) -> Callable[[FloatArray], FloatArray]:
 
 def check_gamma(gamma: float) -> None:
     """Check γ of EBIC."""
-    if not 0 <= gamma < np.inf:
-        raise ModelError(f"gamma is {gamma}; it must be at least 0. Usual values are from 0 to 0.5.")
+    number_from_zero(gamma, "gamma", ModelError, " Usual values are from 0 to 0.5.")

@@ -16,8 +16,9 @@ from fieldfit.api.checkpoint import Checkpoint
 from fieldfit.api.fitting import fit
 from fieldfit.api.functionals import unit_rows
 from fieldfit.api.result import Fit
-from fieldfit.arguments import count_of, instance_of
+from fieldfit.arguments import count_of, instance_of, whole_number
 from fieldfit.asymptotics import Accuracy
+from fieldfit.asymptotics.meat import ENOUGH_FOR_PARAMETER
 from fieldfit.data.alignment_record import AlignmentRecord
 from fieldfit.data.alignments import Alignment, identifiers_of, sequence_weights
 from fieldfit.data.samples import Table
@@ -111,7 +112,7 @@ def fit_family(
 def _advice(coupling_strength: float) -> Advice:
     """What to do about a fit that does not converge, or a model that runs away from its family."""
     return Advice(
-        penalty=f"a stronger penalty (penalty; λ_J is {coupling_strength:g} here)",
+        penalty=f"a stronger penalty (penalty=…; λ_J is {coupling_strength:g} here)",
         runaway="Contact scores and the effects of single substitutions do not need samples: they follow from the "
         "conditional probabilities that were fitted. For a model to simulate from, use a stronger penalty (penalty=…): "
         f"λ_J is {coupling_strength:g} here.",
@@ -249,6 +250,17 @@ class FamilyFit:
         """Bread and meat for as many independent sequences as the sum of the weights."""
         return accuracy_with(self.fit, replace(score_variance(self.fit), counts=True))
 
+    @property
+    def caution_of_errors(self) -> str:
+        """A sentence if the family has too few sequences for its standard errors to be trusted, else empty."""
+        share = self.effective / len(self.fit.theta)
+        if share >= ENOUGH_FOR_PARAMETER:
+            return ""
+        return (
+            f"There are {share:.2g} sequences for each parameter: standard errors of couplings may be "
+            f"{'far ' if share < 1 else ''}too small, and abs(z) too large."
+        )
+
     def standard_errors(self, parameters: object) -> FloatArray:
         """Compute standard errors of fields and couplings.
 
@@ -261,7 +273,7 @@ class FamilyFit:
         -------
         ndarray
             NaN for letters that never occur, or never together: only the penalty keeps them finite. In models of at most
-            600 parameters and ten letters, also for couplings that share a letter with such a pair.
+            600 parameters and 11 letters, also for couplings that share a letter with such a pair.
 
         Notes
         -----
@@ -418,11 +430,7 @@ class FamilyFit:
                     f"of one of them: {', '.join(map(str, places[:5]))}{', …' if len(places) > 5 else ''}."
                 )
             return places[0]
-        if not 0 <= sequence < len(names):
-            raise DataError(
-                f"The alignment has the sequences 0 to {len(names) - 1}; there is no sequence {sequence}."
-            )
-        return sequence
+        return whole_number(sequence, "sequence", 0, len(names) - 1, DataError)
 
     def plot_contacts(
         self,
@@ -485,11 +493,9 @@ class FamilyFit:
         >>> fitted.to_html("family.html")
         """
         from fieldfit.api.fit_page import fit_page
-        from fieldfit.proteins.page import add_contacts, family_lines
+        from fieldfit.proteins.page import purpose_of
 
-        fit_page(
-            self.fit, plan, level, results=lambda page: add_contacts(page, self), python=family_lines(self)
-        ).write(path)
+        fit_page(self.fit, plan, level, purpose=purpose_of(self)).write(path)
 
     def to_plmc(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters in plmc's binary format, for EVcouplings and other tools that read it.

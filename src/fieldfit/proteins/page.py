@@ -1,19 +1,70 @@
-"""The predicted contacts on the report page of a family."""
+"""What the report page of a family says: its predicted contacts, its cautions, and how to fit it again."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from fieldfit.api.fit_page import Purpose
+from fieldfit.api.summary import cautions_of_course
 from fieldfit.data.alignments import ALPHABETS
 from fieldfit.report.contact_map import contact_chart
 from fieldfit.report.table import PlainTable
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from fieldfit.proteins.family import FamilyFit
     from fieldfit.report.page import Page
 
+#: Where standard errors of single parameters come from.
+_SOME_ERRORS = (
+    "family.strongest_couplings(20) in Python, or --couplings 20 of fieldfit contacts, computes those of the 20 largest "
+    "couplings, and family.standard_errors([…]) in Python those of others."
+)
 #: Least distance of a pair along the sequence, in columns, and most pairs in the table.
 _SEPARATION, _LISTED = 6, 20
+
+
+def purpose_of(family: FamilyFit) -> Purpose:
+    """What the page of a family has in place of that of any fit."""
+    return Purpose(
+        size=f"{counted(family.alignment.n, 'sequences')} with an effective number of {family.effective:,.1f}, "
+        + counted(family.model.n_parameters, "parameters"),
+        cautions=_cautions(family),
+        errors=_SOME_ERRORS,
+        add=partial(add_contacts, family=family),
+        python=family_lines(family),
+    )
+
+
+def _cautions(family: FamilyFit) -> list[str]:
+    """Cautions about the estimate, and about the standard errors that families have."""
+    fit = family.fit
+    cautions = cautions_of_course(fit)
+    if family.effective < family.alignment.length:
+        cautions.append(
+            f"The effective number of sequences, {family.effective:,.1f}, is below the number of columns, "
+            f"{family.alignment.length}: most scores are noise."
+        )
+    caution = family.caution_of_errors
+    if caution:
+        cautions.append(caution)
+    held = int(fit.held.sum())
+    if held:
+        cautions.append(
+            f"{counted(held, 'parameters')} of letters that never occur in a column, or never together, {_has(held)} no "
+            "standard error: only the penalty keeps them finite."
+        )
+    fields, couplings = family.penalty.strengths(family.model.m, family.model.q)
+    cautions.append(
+        f"The penalty (λ_h = {fields:g}, λ_J = {couplings:g}) shrinks the estimates towards 0. Standard errors do not "
+        "include this bias."
+    )
+    return cautions
+
+
+def _has(count: int) -> str:
+    return "has" if count == 1 else "have"
 
 
 def family_lines(family: FamilyFit) -> str:
@@ -54,11 +105,6 @@ def add_contacts(page: Page, family: FamilyFit, separation: int = _SEPARATION) -
     if table.empty:
         page.note(f"No pair of columns is {separation} or more apart.")
         return
-    page.paragraph(
-        f"The weights of the sequences add up to an effective number of {family.effective:,.1f} sequences."
-    )
-    if family.effective < length:
-        page.cautions([f"This is below the number of columns, {length}: most scores are noise."])
     alignment = family.alignment
     pairs = alignment.numbers[table[["i", "j"]].to_numpy()]
     counted_as = "Columns are counted from 0." if alignment.positions is None else f"Numbers: {alignment.axis}."

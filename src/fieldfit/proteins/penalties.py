@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fieldfit.arguments import positive_number
+from fieldfit.arguments import number_from_zero, positive_number
 from fieldfit.models.potts import Potts
 from fieldfit.types import FloatArray, ModelError
 
@@ -49,6 +49,10 @@ class Penalty:
     couplings: float = 0.0
     for_each_column: float = 0.0
     for_each_column_and_letter: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            object.__setattr__(self, name, number_from_zero(value, name, ModelError))
 
     def strengths(self, length: int, letters: int) -> tuple[float, float]:
         """Compute (λ_h, λ_J) for a size of the alignment.
@@ -120,6 +124,6 @@ def as_penalty(penalty: Penalty | str | float) -> Penalty:
         return PENALTIES[penalty]
     if isinstance(penalty, str):
         raise ModelError(
-            f"The penalty {penalty!r} is unknown; use one of {', '.join(map(repr, PENALTIES))}, a number, or a Penalty."
+            f"The penalty {penalty!r} is unknown; use {', '.join(map(repr, PENALTIES))}, a Penalty, or a number for λ_J."
         )
     return Penalty(couplings=positive_number(penalty, "penalty"))

@@ -15,15 +15,20 @@ if TYPE_CHECKING:
 
 
 def draw_moments(
-    means: FloatArray, correlations: FloatArray, triplets: FloatArray, runs_away: bool = False
+    means: FloatArray, correlations: FloatArray, triplets: FloatArray, rows: int, draws: int, runs_away: bool = False
 ) -> Figure:
-    """Draw three panels; each array (2, count) has the data's moments, then the model's. NaN are left out."""
+    """Draw three panels; each array (2, count) has the data's moments, then the model's. NaN are left out.
+
+    ``rows`` of the data and ``draws`` of the model are stated: their noise is a part of the differences.
+    """
     with figure(9.6, 3.5) as drawing:
         for place, (name, pair) in enumerate(
             (("mean", means), ("correlation", correlations), ("triplet (central)", triplets))
         ):
             axes = drawing.add_axes((0.065 + 0.325 * place, 0.15, 0.26, 0.71))
             _panel(axes, name, pair, ACCENT if runs_away and place == 0 else BLUE)
+        drawing.text(0.995, 0.012, f"{rows:,} rows of data, {draws:,} draws from the model", ha="right", va="bottom",
+                     color=MUTED, fontsize=8)  # fmt: skip
         if runs_away:
             drawing.text(0.5, 0.97, "The model's means are far from the data's: it runs away from the data.",
                          ha="center", va="center", color=ACCENT, fontsize=9)  # fmt: skip

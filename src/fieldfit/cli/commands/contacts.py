@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,11 @@ from fieldfit.cli.checkpoints import (
 )
 from fieldfit.cli.options import Json, Threads, limit_threads
 from fieldfit.words import counted
+
+if TYPE_CHECKING:
+    import pandas
+
+    from fieldfit.report.table import PlainTable
 
 
 def contacts(
@@ -66,6 +71,15 @@ def contacts(
     ] = 6,
     tol: Annotated[float, typer.Option("--tol", help="Largest gradient entry per sequence at convergence.")] = 1e-3,
     max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 200,
+    couplings: Annotated[
+        int,
+        typer.Option(
+            "--couplings",
+            min=0,
+            metavar="COUNT",
+            help="Number of largest single couplings to list with standard errors. Each takes about 25 evaluations.",
+        ),
+    ] = 0,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of pairs to print, highest scores first.")] = 20,
     checkpoint: CheckpointOption = None,
     checkpoint_every: CheckpointEvery = 60.0,
@@ -109,8 +123,12 @@ def contacts(
     table = table[table["j"] - table["i"] >= separation]
     if known is not None:
         table = table.assign(distance=known[table["i"], table["j"]])
+    with collected_warnings():
+        strongest = fitted.strongest_couplings(couplings, separation=separation) if couplings else None
     if folder is not None:
         table.to_csv(folder / "contacts.csv", index=False)
+        if strongest is not None:
+            strongest.to_csv(folder / "couplings.csv", index=False)
         fitted.mutations().to_csv(folder / "mutations.csv", index=False)
         fitted.to_plmc(folder / "parameters.plmc")
         signed(fitted.fit).save(folder / "model.ff")
@@ -129,6 +147,7 @@ def contacts(
                 "evaluations": fitted.fit.evaluations,
                 "precision": shown,
                 "pairs": table.head(rows).to_dict("records"),
+                **({} if strongest is None else {"couplings": strongest.to_dict("records")}),
             }
         )
         return
@@ -150,9 +169,29 @@ def contacts(
             told += f"{'has' if compared == 1 else 'have'} a known distance, fewer than L = {family.length}."
     lines = tuple(tuple(line) for line in table.head(rows).itertuples(index=False))
     print_table(PlainTable(f"Pairs with the highest scores in {path.name}", columns, lines, told, formats))
+    if strongest is not None:
+        print_table(_couplings_table(strongest, separation, fitted.caution_of_errors))
     if folder is not None:
         files = "contacts.csv, mutations.csv, parameters.plmc, model.ff, contact_map.png and contact_map.svg"
-        note(f"Wrote {files} to {folder}.")
+        note(f"Wrote {files if strongest is None else f'couplings.csv, {files}'} to {folder}.")
+
+
+def _couplings_table(couplings: pandas.DataFrame, separation: int, caution: str) -> PlainTable:
+    """The largest single couplings with their standard errors."""
+    from fieldfit.report.table import PlainTable
+
+    columns = tuple(map(str, couplings.columns))
+    numbers = {"coupling": ".3f", "standard_error": ".3f", "z": ".1f"}
+    places = dict.fromkeys(("column_i", "column_j", "position_i", "position_j"), "d")
+    formats = tuple((numbers | places).get(name, "") for name in columns)
+    told = "Errors do not include the bias caused by the penalty." + (f" Caution: {caution}" if caution else "")
+    return PlainTable(
+        f"Largest couplings of single letters, at least {separation} columns apart",
+        columns,
+        tuple(tuple(line) for line in couplings.itertuples(index=False)),
+        told,
+        formats,
+    )
 
 
 def _name_or_number(text: str) -> str | float:

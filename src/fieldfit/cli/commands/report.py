@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -72,11 +71,11 @@ def report(
     check_folder(out)
     fit = load(path)
     family = None if data is None else family_of(fit, data)
-    results, python = None, ""
+    purpose = None
     if family is not None:
-        from fieldfit.proteins.page import add_contacts, family_lines
+        from fieldfit.proteins.page import purpose_of
 
-        fit, results, python = family.fit, partial(add_contacts, family=family), family_lines(family)
+        fit, purpose = family.fit, purpose_of(family)
     elif data is not None:
         fit = attached(fit, data, samples)
     plan, notes = None, []
@@ -97,5 +96,5 @@ def report(
         except FieldfitError as error:
             notes.append(f"The cost and accuracy of other estimators were not compared: {error}")
     with waiting("report page"):
-        fit_page(fit, plan, level, notes, command(), in_options, results, python).write(out)
+        fit_page(fit, plan, level, notes, command(), in_options, purpose).write(out)
     note(f"written: {out} (open it in a browser)")
