@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_THREADS = 256
 #: Operations below which starting a second thread costs more than it saves.
 SMALL_WORK = 300_000
+#: The module of joblib's own tracker of shared memory, for `interrupts_for_this_process`.
+LOKY_TRACKER = "joblib.externals.loky.backend.resource_tracker"
 
 _of_process: int | None = None
 _of_block: ContextVar[int | None] = ContextVar("threads of the innermost use_threads block", default=None)
@@ -87,17 +89,17 @@ def use_threads(count: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def interrupts_for_this_process() -> Iterator[None]:
-    """Start joblib's processes in this block: Ctrl-C in a terminal then comes to this process alone, which ends them.
+def interrupts_for_this_process(*trackers: str) -> Iterator[None]:
+    """Start other processes in this block: Ctrl-C in a terminal then comes to this process alone, which ends them.
 
     A terminal sends it to all of them. They would print tracebacks, of their imports for example. It waits for the end of
-    the block; processes inherit that it waits. The trackers of shared memory are started before it: their start would let
-    it through again.
+    the block; processes and threads inherit that it waits. Trackers of shared memory, that of multiprocessing and those of
+    the given modules, are started before it: their start would let it through again.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    for tracker in ("multiprocessing.resource_tracker", "joblib.externals.loky.backend.resource_tracker"):
+    for tracker in ("multiprocessing.resource_tracker", *trackers):
         import_module(tracker).ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -31,7 +31,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.steps import steps
-from fieldfit.threads import interrupts_for_this_process
+from fieldfit.threads import LOKY_TRACKER, interrupts_for_this_process
 from fieldfit.types import (
     BoolArray,
     ConvergenceWarning,
@@ -383,7 +383,7 @@ def _each(refit: _Refit, seeds: list[int], n_jobs: int) -> Iterator[tuple[FloatA
         return
     from joblib import Parallel, delayed
 
-    with interrupts_for_this_process():
+    with interrupts_for_this_process(LOKY_TRACKER):
         refitted = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(refit)(each) for each in seeds)
     yield from refitted
 

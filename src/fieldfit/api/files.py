@@ -24,7 +24,7 @@ from fieldfit.docstrings import SHARED, filled
 from fieldfit.models.base import Cost, Model
 from fieldfit.objective import Penalties
 from fieldfit.policies import Policy
-from fieldfit.types import Array, Arrays, DataError, FieldfitError, FileFormatError, Plain
+from fieldfit.types import Array, Arrays, ClusterError, DataError, FieldfitError, FileFormatError, Plain
 from fieldfit.weights.storing import from_plain, to_plain
 
 #: Added to the description of bread and meat that come from a file.
@@ -65,7 +65,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "dropped_rows": fit.dropped_rows,
         "history": np.array([line.saved for line in fit.convergence.history]).reshape(-1, 4),
     }
-    moments, interrupt = _moments_to_save(fit)
+    moments, stopped = _moments_to_save(fit)
     if moments is not None:
         arrays |= {"bread": moments.bread, "meat": moments.meat, "held": fit.held}
     if fit.penalty.l1 is not None:
@@ -107,12 +107,14 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "alignment": None if fit.alignment is None else _plain_alignment(fit.alignment, arrays),
     }
     write_container(path, header, arrays)
-    if interrupt is not None:
-        raise interrupt
+    if isinstance(stopped, ClusterError):
+        raise ClusterError(f"{stopped} {os.fspath(path)} has the estimate, without standard errors.") from stopped
+    if stopped is not None:
+        raise stopped
 
 
-def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | None]:
-    """Bread and meat, if they are available or cheap, and an interrupt during their computation.
+def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | ClusterError | None]:
+    """Bread and meat, if they are available or cheap, and an interrupt or a lost cluster during their computation.
 
     A second stage's specification test is computed too, and kept by the fit.
     """
@@ -127,8 +129,8 @@ def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | None
                 pass
         if fit.refinement is not None and fit.testable and fit.prepared is not None:
             fit.specification_test()
-    except KeyboardInterrupt as interrupt:
-        return moments, interrupt
+    except (KeyboardInterrupt, ClusterError) as stopped:
+        return moments, stopped
     return moments, None
 
 

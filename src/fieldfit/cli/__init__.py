@@ -45,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     import sys
 
+    interrupts = None
     try:
         with _held_interrupts():
             from fieldfit.cli.interrupts import patient_interrupts
@@ -61,5 +62,6 @@ def main(arguments: list[str] | None = None) -> int:
             code = run(arguments, interrupts)
             return TERMINATED if interrupts.terminated else code
     except KeyboardInterrupt:  # during the imports; `run` has answers of its own
-        print("fieldfit: Interrupted before the command began; nothing was written.", file=sys.stderr)
+        if interrupts is None or not interrupts.answered:
+            print("fieldfit: Interrupted before the command began; nothing was written.", file=sys.stderr)
         return 130

@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 
 import fieldfit
-from fieldfit.cli.interrupts import Interrupts
+from fieldfit.cli.interrupts import INTERRUPTED, Interrupts
 from fieldfit.cli.invocation import remember
 from fieldfit.cli.output import InterruptedFitError, complain, prepare_streams
 from fieldfit.steps import show_progress
 
-ERROR, INTERRUPTED = 2, 130
+ERROR = 2
 
 
 def build(command: str | None = None) -> typer.Typer:
@@ -67,10 +67,11 @@ def run(arguments: list[str] | None = None, interrupts: Interrupts | None = None
     """Run with these arguments (those of the process for None) and give the exit code."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else arguments
+    interrupts = Interrupts() if interrupts is None else interrupts
     return copy_context().run(_run, given, interrupts)  # what is remembered of the command ends with it
 
 
-def _run(given: list[str], interrupts: Interrupts | None) -> int:
+def _run(given: list[str], interrupts: Interrupts) -> int:
     before = len(_written())
     show_progress(False if {"--json", "--no-progress"} & set(given) else None)
     try:
@@ -78,11 +79,16 @@ def _run(given: list[str], interrupts: Interrupts | None) -> int:
         remember(given, command)
         code = command.main(args=given, prog_name="fieldfit", standalone_mode=False)
         sys.stdout.flush()
+        interrupts.answered = True
         if code != INTERRUPTED:
+            if interrupts.seen:
+                complain("Interrupted when the results were complete.")
+                return INTERRUPTED
             return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
-        pass  # some versions of typer raise, others give the code
+        interrupts.answered = True  # some versions of typer raise, others give the code
     except InterruptedFitError as interrupted:
+        interrupts.answered = True
         complain(str(interrupted))
         return INTERRUPTED
     except BrokenPipeError:
@@ -92,7 +98,8 @@ def _run(given: list[str], interrupts: Interrupts | None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except Exception as error:
-        if interrupts is None or not interrupts.seen:
+        interrupts.answered = True
+        if not interrupts.seen:
             return _tell(error)
     if written := list(dict.fromkeys(_written()[before:])):  # a checkpoint is written many times
         files = ", ".join(written[:3]) + (f" and {len(written) - 3} more" if len(written) > 3 else "")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fieldfit.cli.interrupts import held_interrupts, released_interrupts
+
 if TYPE_CHECKING:
+    from distributed import Client
+
     from fieldfit.shards.backend import Backend
 
 Workers = Annotated[
@@ -45,38 +52,78 @@ def opened_backend(workers: int | None, cluster: str | None, timeout: float | No
     if workers is None and cluster is None:
         yield None
         return
-    from fieldfit.types import ClusterError, FieldfitError
+    from fieldfit.types import FieldfitError
 
     if workers is not None and cluster is not None:
         raise FieldfitError(
             "--workers starts workers here and --cluster uses those of a cluster. Give one of the two."
         )
     try:
-        from distributed import Client, LocalCluster
+        import distributed  # noqa: F401
     except ImportError:
         raise FieldfitError("Workers need Dask. Install it with: pip install 'fieldfit[dask]'") from None
     from fieldfit.shards.dask_backend import DaskBackend
-    from fieldfit.threads import get_threads
 
-    def backend(client: Client) -> DaskBackend:
-        return DaskBackend(client) if timeout is None else DaskBackend(client, timeout)
+    with silent_logs(), started(workers) if cluster is None else connected(cluster) as client:
+        yield DaskBackend(client) if timeout is None else DaskBackend(client, timeout)
 
-    if cluster is not None:
-        try:
-            client = Client(cluster, timeout=20, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise ClusterError(
-                f"No scheduler answers at {cluster} ({type(error).__name__}). Check the address, and that it is running."
-            ) from error
-        with client:
-            yield backend(client)
-        return
+
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """A client of a running cluster."""
+    from distributed import Client
+
+    from fieldfit.types import ClusterError
+
+    try:
+        client = Client(address, timeout=20, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"No scheduler answers at {address} ({type(error).__name__}). Check the address, and that it is running."
+        ) from error
+    with client:
+        yield client
+
+
+@contextmanager
+def started(workers: int | None) -> Iterator[Client]:
+    """A client of workers that are started here and end with the block.
+
+    Ctrl-C waits while they start and while they end: Dask would leave processes behind, or print tracebacks. It comes to
+    this process alone.
+    """
+    import dask
+    from distributed import Client, LocalCluster
+
+    from fieldfit.data.atomic import temporary_folder
+    from fieldfit.threads import get_threads, interrupts_for_this_process
+
     assert workers is not None
-    threads = max(1, get_threads() // workers)
+    parent = dask.config.get("temporary-directory") or tempfile.gettempdir()
     with (
-        LocalCluster(
-            n_workers=workers, threads_per_worker=threads, dashboard_address=None, silence_logs=50
-        ) as started,
-        Client(started, set_as_default=False) as client,
+        held_interrupts(),
+        temporary_folder(parent, "fieldfit-workers") as folder,
+        dask.config.set({"temporary-directory": str(folder)}),
     ):
-        yield backend(client)
+        with interrupts_for_this_process():
+            cluster = LocalCluster(
+                n_workers=workers,
+                threads_per_worker=max(1, get_threads() // workers),
+                dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port; there is no dashboard
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster, Client(cluster, set_as_default=False) as client, released_interrupts():
+            yield client
+
+
+@contextmanager
+def silent_logs() -> Iterator[None]:
+    """Nothing of what Dask logs in this process is printed: fieldfit's own errors say what happened and what to do."""
+    before = logging.root.manager.disable
+    if not os.environ.get("FIELDFIT_DEBUG"):
+        logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -146,32 +146,44 @@ def on_couplings(model: Model, l1: float) -> FloatArray:
 
 def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoint: Checkpoint | None) -> None:
     """Write and print a fit, with its standard errors; where it was interrupted, say what is kept of it."""
+    from fieldfit.api.checkpoint import named_in_errors
     from fieldfit.cli.invocation import signed
-    from fieldfit.cli.showing import fit_document, print_fit
-    from fieldfit.types import FileAccessError
+    from fieldfit.cli.showing import fit_document, print_estimates, print_fit
+    from fieldfit.types import ClusterError, FileAccessError
 
     kept = (
         "the estimate is lost, because --out was not given" if options.out is None else f"{options.out} has the fit"
     )
-    failure: FileAccessError | None = None
+    failure: FileAccessError | ClusterError | None = None
     try:
         if options.out is not None:
             result = signed(result)  # one fit is saved and shown: its standard errors are computed once
             try:
                 result.save(options.out)
-            except FileAccessError as error:  # the disk is full: the estimate is shown, and not lost with the file
+            # The disk is full, or the cluster is lost: the estimate is shown, and not lost with the file.
+            except (FileAccessError, ClusterError) as error:
                 failure = error
-        out = options.out if failure is None else None
-        if options.json:
-            print_json(fit_document(result, warned, out))
-        else:
-            print_fit(result, options.rows)
-            if out is not None:
-                note(f"saved: {out}")
+        out = None if isinstance(failure, FileAccessError) else options.out
+        try:
+            if isinstance(failure, ClusterError):
+                raise failure
+            if options.json:
+                print_json(fit_document(result, warned, out))
+            else:
+                print_fit(result, options.rows)
+        except ClusterError as error:
+            failure = error
+            if options.json:
+                print_json(fit_document(result, warned, out, errors=False))
+            else:
+                print_estimates(result, options.rows)
+        if out is not None and not options.json:
+            note(f"saved: {out}")
     except KeyboardInterrupt:
         raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
     if failure is not None:
-        raise failure
+        with named_in_errors(checkpoint):
+            raise failure
     if result.interrupted:
         kept = f"; {options.out} has the estimate so far" if options.out else ""
         if checkpoint is not None:

@@ -3,28 +3,37 @@
 A KeyboardInterrupt in the middle of an import is lost in a callback of the import system, or becomes an ImportError of
 NumPy or SciPy. Python prints and forgets what is raised in ``__del__`` and in callbacks of weak references, and the
 ``__del__`` of a zip archive fails if its ``__init__`` has not ended. So the handler checks where the program is, and tries
-again a little later while it is in one of these. In callbacks from C it cannot see that; an exception that is lost there
-comes again as well.
+again a little later while it is in one of these, or in a block of `held_interrupts`. In callbacks from C it cannot see
+that; an exception that is lost there comes again as well.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
+#: The exit code after Ctrl-C, as shells have it.
+INTERRUPTED = 130
 #: Seconds between two checks of whether the program has left an import or a finaliser.
 _AGAIN = 0.02
+#: The blocks of `held_interrupts` that the main thread is in.
+_holds = 0
 
 
 class Interrupts:
-    """Whether Ctrl-C was pressed, or the process was told to end (SIGTERM, as batch systems and containers do)."""
+    """Whether Ctrl-C was pressed, or the process was told to end (SIGTERM, as batch systems and containers do).
+
+    ``answered``: the command has ended and its sentence is on its way, which another Ctrl-C must not cut short.
+    """
 
     def __init__(self) -> None:
-        self.seen = self.terminated = False
+        self.seen = self.terminated = self.answered = False
 
     def arrive(self, number: int, frame: FrameType | None) -> None:
         """The handler of both signals, and of the alarm that repeats them."""
@@ -32,18 +41,47 @@ class Interrupts:
             self.seen = True
         if number == signal.SIGTERM:
             self.terminated = True
-        if _would_be_lost(frame):
+        if self.answered:
+            return
+        if _holds or _would_be_lost(frame):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN)
             return
         raise KeyboardInterrupt
+
+    def after_the_end(self, number: int, frame: FrameType | None) -> NoReturn:
+        """The handler while Python itself ends: it would print a traceback of that, and may wait for threads."""
+        if not self.seen:
+            os.write(sys.stderr.fileno(), b"fieldfit: Interrupted after the command had ended.\n")
+        os._exit(INTERRUPTED)
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until the end of this block: inside, it would leave processes behind."""
+    global _holds
+    _holds += 1
+    try:
+        yield
+    finally:
+        _holds -= 1
+
+
+@contextmanager
+def released_interrupts() -> Iterator[None]:
+    """A part of a block of `held_interrupts` in which Ctrl-C comes at once."""
+    global _holds
+    before, _holds = _holds, 0
+    try:
+        yield
+    finally:
+        _holds = before
 
 
 @contextmanager
 def patient_interrupts(*, until_exit: bool = False) -> Iterator[Interrupts]:
     """Handle Ctrl-C in this block so, where it would raise KeyboardInterrupt and the system has alarms.
 
-    ``until_exit``: the process ends after the block, and Ctrl-C ends it at once then; Python would print a traceback of
-    what it does at its end, such as waiting for threads.
+    ``until_exit``: the process ends after the block, and Ctrl-C ends it at once then.
     """
     interrupts = Interrupts()
     usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -70,7 +108,7 @@ def patient_interrupts(*, until_exit: bool = False) -> Iterator[Interrupts]:
         sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm)
-        signal.signal(signal.SIGINT, signal.SIG_DFL if until_exit else signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupts.after_the_end if until_exit else signal.default_int_handler)
         if ends:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from fieldfit.cli.output import print_table, say, tell
 from fieldfit.cli.weighting import print_weights
 from fieldfit.named import places_of
 from fieldfit.report.table import PlainTable
-from fieldfit.types import FieldfitError, FloatArray, ModelError, Plain
+from fieldfit.types import ClusterError, FieldfitError, FloatArray, ModelError, Plain
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
@@ -30,17 +29,19 @@ def fit_document(
     path: Path | None = None,
     level: float = 0.95,
     parameters: Sequence[str] = (),
+    *,
+    errors: bool = True,
 ) -> Plain:
     """The report and every parameter with its standard error, or null where that is not known; effects of free tables.
 
-    With ``parameters`` (names or patterns), only those parameters and effects.
+    With ``parameters`` (names or patterns), only those parameters and effects. Without ``errors``, none are computed.
     """
-    table = _known(lambda: parameter_estimates(fit, level), fit)
+    table = _known(lambda: parameter_estimates(fit, level), fit) if errors else _unknown(fit)
     lines = [
         {**line, "sigma2": variance, "fixed": not free}
         for line, variance, free in zip(_documents(table), fit.sigma2, fit.free, strict=True)
     ]
-    shown = _identified(fit, level)
+    shown = _identified(fit, level) if errors else table
     effects = _documents(shown) if shown.what == "effect" else None
     if parameters:
         lines, named = _named(lines, parameters), _named(effects or [], parameters)
@@ -73,8 +74,16 @@ def _named(lines: list[Plain], parameters: Sequence[str]) -> list[Plain]:
 def _known(estimates: Callable[[], EstimateTable], fit: Fit) -> EstimateTable:
     """Estimates with errors; NaN where there are none (too many parameters, saved without them, interrupted)."""
     if not fit.interrupted:
-        with suppress(FieldfitError):
+        try:
             return estimates()
+        except ClusterError:
+            raise
+        except FieldfitError:
+            pass
+    return _unknown(fit)
+
+
+def _unknown(fit: Fit) -> EstimateTable:
     unknown = np.full(len(fit.theta), np.nan)
     return EstimateTable.tested("parameter", fit.parameter_names, fit.theta, unknown, np.nan)
 
@@ -108,8 +117,20 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parame
     print_table(printed)
 
 
-def print_course(fit: Fit, errors: FloatArray | None) -> None:
-    """How the fit went, with cautions about standard errors if some are shown (``errors``)."""
+def print_estimates(fit: Fit, rows: int) -> None:
+    """How the fit went, and its estimates, if a cluster is lost that would compute their standard errors."""
+    print_course(fit, None, tests=False)
+    if not rows:
+        return
+    say("")
+    lines = tuple(parameter_rows(fit, rows))
+    note = "No parameter has a standard error: the cluster was lost."
+    more = f"… and {len(fit.theta) - len(lines):,} more (--rows, --json). " if len(lines) < len(fit.theta) else ""
+    print_table(PlainTable("", ("parameter", "estimate"), lines, more + note, ("", ".4f")))
+
+
+def print_course(fit: Fit, errors: FloatArray | None, *, tests: bool = True) -> None:
+    """How the fit went, with cautions about standard errors if some are shown (``errors``), and its test (``tests``)."""
     if fit.only_weights:
         say(headline(fit))
         tell(fit.message)
@@ -130,7 +151,7 @@ def print_course(fit: Fit, errors: FloatArray | None) -> None:
     if fit.refinement is not None:
         for line in fit.refinement.lines():
             tell(line)
-        if fit.testable:
+        if tests and fit.testable:
             tell(str(fit.specification_test()))
     if fit.penalised:
         say("penalised: estimates and intervals are shrunk towards 0")

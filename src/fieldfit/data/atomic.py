@@ -68,21 +68,15 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary folder that becomes the new folder `path` when the block ends well, and vanishes when it does not."""
     target = os.path.realpath(path)
     parent, name = os.path.split(target)
-    stem = f".{name[:100]}."
-    temporary, descriptor, renamed, before = "", None, False, len(written)
+    renamed, before = False, len(written)
     try:
         if os.path.isdir(target) and os.listdir(target):
             raise FileAccessError(f"The folder {os.fspath(path)} is not empty. Give the name of a new folder.")
         os.makedirs(parent, exist_ok=True)
-        _remove_left_over(parent, stem)
-        temporary = os.path.join(parent, f"{stem}{secrets.token_hex(6)}.tmp")
-        os.mkdir(temporary)
-        with contextlib.suppress(OSError):  # Windows opens no folders: there the folders of killed processes stay
-            descriptor = os.open(temporary, os.O_RDONLY)
-            _locked(descriptor)
-        yield Path(temporary)
-        os.rename(temporary, target)
-        renamed = True
+        with temporary_folder(parent, name) as temporary:
+            yield temporary
+            os.rename(temporary, target)
+            renamed = True
         _sync_folder(parent)
     except FileAccessError:
         raise
@@ -90,10 +84,27 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileAccessError(_sentence(path, parent, error)) from error
     finally:
         written[before:] = [os.fspath(path)] if renamed else []
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: str, name: str) -> Iterator[Path]:
+    """A hidden folder in `parent` that vanishes when the block ends, unless it is renamed there.
+
+    If the process is killed, the next one that makes a folder of this name there removes it.
+    """
+    stem, descriptor = f".{name[:100]}.", None
+    _remove_left_over(parent, stem)
+    temporary = os.path.join(parent, f"{stem}{secrets.token_hex(6)}.tmp")
+    try:
+        os.mkdir(temporary)
+        with contextlib.suppress(OSError):  # Windows opens no folders: there the folders of killed processes stay
+            descriptor = os.open(temporary, os.O_RDONLY)
+            _locked(descriptor)
+        yield Path(temporary)
+    finally:
         if descriptor is not None:
             os.close(descriptor)
-        if temporary and not renamed:
-            shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _locked(descriptor: int) -> bool | None:

@@ -186,7 +186,7 @@ class DaskShards(Placed):
         while not (alive := self._running()):
             if time.monotonic() > until:
                 raise self._backend.no_worker(
-                    "Start workers, with more memory if theirs is full, or fit without backend=."
+                    "Start workers, with more memory if theirs is full, or fit on this machine."
                 )
             time.sleep(0.2)
         self._threads = alive

@@ -29,7 +29,7 @@ from fieldfit.sweep.progress import Silent, SweepDisplay, choose_display
 from fieldfit.sweep.results import SQUARES
 from fieldfit.sweep.store import Counts, Store
 from fieldfit.sweep.worker import work, work_in
-from fieldfit.threads import interrupts_for_this_process, processors
+from fieldfit.threads import LOKY_TRACKER, interrupts_for_this_process, processors
 from fieldfit.types import FieldfitError, SweepError
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def _start_workers(store: Store, sweep: Sweep, run: str, count: int, only: str |
         workers = Parallel(
             n_jobs=max(count, 2), backend="loky", batch_size=1, pre_dispatch="all", return_as="generator"
         )
-        with interrupts_for_this_process():
+        with interrupts_for_this_process(LOKY_TRACKER):
             ended = workers(tasks)
         for _ in ended:
             pass

@@ -1,0 +1,159 @@
+"""`fieldfit fit` with workers: Ctrl-C at any moment, a scheduler that is lost, and a second run beside it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fieldfit as ff
+from fieldfit.cli import main
+from fieldfit.types import ClusterError
+from tests.shards.cluster_processes import PATIENCE, processes, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+
+
+@pytest.fixture(autouse=True)
+def dask():
+    pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """A CSV file of 12 binary columns."""
+    path = tmp_path_factory.mktemp("table") / "x.csv"
+    model = ff.BoltzmannMachine(12)
+    theta = np.random.default_rng(0).normal(size=model.n_parameters) * 0.3
+    values = model.sample(theta, 3000, random_state=1).values
+    np.savetxt(path, values, delimiter=",", fmt="%d", header=",".join("abcdefghijkl"), comments="")
+    return path
+
+
+def start(folder, *arguments):
+    """The command as a terminal starts it: a group of processes of its own, with temporary files in a folder of its own."""
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fieldfit", *arguments], cwd=folder, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(temporary)},
+    )  # fmt: skip
+    return process, temporary
+
+
+def session(number):
+    """The processes of a session that have not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, leader = path.joinpath("stat").read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(leader) == number and state != "Z":
+            found.append(int(path.name))
+    return found
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs the processes of a session")
+@pytest.mark.parametrize(("seconds", "presses"), [(0.0, 1), (0.5, 1), (1.0, 2), (1.5, 1), (2.5, 1)])
+def test_ctrl_c_at_any_moment_of_workers(table, tmp_path, seconds, presses):
+    """A terminal sends it to all processes. The moments are from the first other process on: start, fit, end."""
+    arguments = ["fit", "boltzmann", str(table), "--workers", "2", "-p", "PL1 + 0.5*PL2"]
+    process, temporary = start(tmp_path, *arguments)
+    wait_until(lambda: len(session(process.pid)) > 1 or process.poll() is not None, "workers")
+    time.sleep(seconds)
+    for _ in range(presses):
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            time.sleep(0.1)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (130, 0), said  # 0: it had ended before
+    sentences = said.splitlines()
+    assert len(sentences) == (process.returncode == 130), said
+    assert all(sentence.startswith("fieldfit: Interrupted") for sentence in sentences)
+    wait_until(lambda: not session(process.pid), "processes to end")
+    assert list(temporary.iterdir()) == []
+
+
+def test_folders_of_workers_that_were_killed_vanish_with_the_next_run(table, tmp_path):
+    process, temporary = start(tmp_path, "fit", "boltzmann", str(table), "--workers", "1", "-p", "PL1 + 0.5*PL2")
+    wait_until(
+        lambda: list(temporary.glob(".fieldfit-workers.*/*/worker*")) or process.poll() is not None, "a worker"
+    )
+    assert process.poll() is None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert list(temporary.iterdir())
+    again = [sys.executable, "-m", "fieldfit", "fit", "boltzmann", str(table), "--workers", "1"]
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    subprocess.run(again, check=True, capture_output=True, env=environment, timeout=PATIENCE)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_lost_scheduler_is_one_sentence(table, tmp_path):
+    """Dask logs the lost connection, with tracebacks of its own."""
+    with processes(2) as (_, scheduler, _):
+        process, _ = start(
+            tmp_path, "fit", "boltzmann", str(table), "--cluster", scheduler.address, "--checkpoint", "state",
+            "--checkpoint-every", "0", "--tol", "1e-9", "-p", "PL1 + 0.5*PL2",
+        )  # fmt: skip
+        wait_until(lambda: (tmp_path / "state").exists() or process.poll() is not None, "a checkpoint")
+        scheduler.send(signal.SIGKILL)
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert said.startswith("fieldfit: The connection to the cluster's scheduler was lost")
+    assert said.count("\n") == 1
+    assert "state has the state after" in said
+    assert "--resume" in said
+
+
+def test_a_cluster_that_is_lost_after_the_fit_keeps_the_estimate(table, tmp_path):
+    values = np.loadtxt(table, delimiter=",", skiprows=1, dtype=int)
+    with processes(1) as (client, scheduler, _):
+        fit = ff.fit(ff.BoltzmannMachine(12), values, "PL1", backend=client)
+        scheduler.send(signal.SIGKILL)
+        with pytest.raises(ClusterError, match=r"a\.ff has the estimate, without standard errors"):
+            fit.save(tmp_path / "a.ff")
+    assert ff.load(tmp_path / "a.ff").theta.tobytes() == fit.theta.tobytes()
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_estimates_are_shown_if_the_cluster_is_lost_before_their_errors(table, tmp_path, monkeypatch, capsys, form):
+    def lost(*_):
+        raise ClusterError("The connection was lost.")
+
+    monkeypatch.setattr("fieldfit.cli.showing.identified_estimates", lost)
+    state = str(tmp_path / "state")
+    assert main(["fit", "boltzmann", str(table), "--checkpoint", state, "--rows", "3", *form]) == 2
+    said = capsys.readouterr()
+    assert "The connection was lost." in said.err
+    assert "state after" in said.err
+    if form:
+        parameters = json.loads(said.out)["parameter"]
+        assert all(line["std_error"] is None for line in parameters)
+        assert all(isinstance(line["estimate"], float) for line in parameters)
+        return
+    assert "converged" in said.out
+    assert "75 more" in said.out
+    assert "No parameter has a standard error: the cluster was lost." in " ".join(said.out.split())
+
+
+def test_a_second_run_with_workers_says_nothing_of_ports(table, tmp_path):
+    """8787 is the port of Dask's dashboard."""
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 8787))
+            taken.listen()
+        except OSError:
+            pass  # another program has it, which is just as good
+        process, _ = start(tmp_path, "fit", "boltzmann", str(table), "--workers", "1")
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert said == ""
