@@ -359,6 +359,34 @@ def test_a_family_that_does_not_converge_is_told_of_its_own_options() -> None:
     assert "sigma2" not in text
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["ACGU"], "has 1 sequence: there is no variation"),
+        (["----", "----"], "has 2 sequences, all of gaps"),
+        (["ACGU"] * 3, "has 3 sequences that are all equal"),
+    ],
+)
+def test_alignments_without_variation_are_refused(lines: list[str], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "family.fasta"
+    path.write_text("".join(f">s{i}\n{line}\n" for i, line in enumerate(lines)))
+    with pytest.raises(DataError, match=message):
+        proteins.fit_family(proteins.read_alignment(path, alphabet="rna"))
+
+
+def test_regions_that_do_not_belong_to_the_sequence_get_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "family.fasta"
+    for region, first, message in (
+        ("10-99", 10, "has 90 residues, and the sequence has 4. Its residues are numbered from 10"),
+        ("13-10", 1, "ends before it begins"),
+    ):
+        path.write_text(f">q/{region}\nAC-GU\n>b\nAAAAA\n")
+        with pytest.warns(FieldfitWarning, match=message):
+            positions = proteins.read_alignment(path, alphabet="rna", focus="q").positions
+        assert positions is not None
+        assert positions.tolist() == list(range(first, first + 4))
+
+
 def test_a_coupling_without_an_error_says_why() -> None:
     """In small tables a pair that never occurs is a part of its row and its column."""
     random = np.random.default_rng(0)

@@ -48,7 +48,8 @@ class Alignment:
         Names of the sequences that were left out because of letters outside the alphabet.
     positions : ndarray of shape (L,) or None, default: None
         The number of each column's residue in the focus sequence. Insertions count, gaps do not. The first residue has
-        the number 1, or START if the identifier is NAME/START-END. None without a focus sequence.
+        the number 1, or START if the identifier is NAME/START-END; a region that ends before it begins, or with another
+        number of residues than the sequence, gets a warning. None without a focus sequence.
     width : int or None, default: None
         Number of columns of the file. None: as many as ``columns`` needs.
 
@@ -267,12 +268,36 @@ def identifiers_of(wanted: str, names: Sequence[str]) -> set[str]:
 
 def _positions(name: str, text: bytes, table: NDArray[np.uint8]) -> IntArray:
     """The number of the residue in each column of a sequence NAME/START-END; a gap has that of the residue before it."""
-    region = re.fullmatch(r".*/(\d+)-\d+", name)
     characters = np.frombuffer(text, dtype=np.uint8)
     codes = table[characters]
     residues = np.cumsum((codes != 0) & (characters != ord(".")), dtype=np.int64)
-    numbers: IntArray = residues[codes != _INSERTION] + (int(region[1]) - 1 if region else 0)
+    numbers: IntArray = residues[codes != _INSERTION] + (_start(name, int(residues[-1])) - 1)
     return numbers
+
+
+def _start(name: str, residues: int) -> int:
+    """START of NAME/START-END, else 1. Warns of a region that does not have as many residues as the sequence."""
+    region = re.fullmatch(r".*/(\d{1,15})-(\d{1,15})", name)
+    if region is None:
+        return 1
+    start, end = int(region[1]), int(region[2])
+    if end < start:
+        warnings.warn(
+            f"The region of {name!r} ends before it begins, as on the other strand. Its residues have the numbers 1 to "
+            f"{residues}.",
+            FieldfitWarning,
+            stacklevel=5,
+        )
+        return 1
+    if end - start + 1 != residues:
+        warnings.warn(
+            f"The region of {name!r} has {counted(end - start + 1, 'residues')}, and the sequence has "
+            f"{residues:,}. Its residues are numbered from {start}: if the alignment lacks some of them, such as "
+            "insertions, those after them have wrong numbers.",
+            FieldfitWarning,
+            stacklevel=5,
+        )
+    return start
 
 
 def _refuse_rna(sequences: list[bytes], dropped: list[str], shown: str) -> None:

@@ -64,7 +64,7 @@ def fit_family(
     precision : {"double", "single"}, default "double"
         Precision of the conditional probabilities; see `fieldfit.Potts`.
     tol, max_iter, progress, checkpoint
-        As in `fieldfit.fit`. A gradient of 1e-4 for each sequence is enough for contacts; use 1e-6 for standard errors.
+        As in `fieldfit.fit`. A gradient of 1e-3 for each sequence is enough for contacts and for standard errors.
 
     Returns
     -------
@@ -88,6 +88,7 @@ def fit_family(
     names = [str(column) for column in alignment.columns]
     model = Potts(length, len(letters), states=tuple(letters), names=names, precision=precision)
     model.refuse_size(alignment.n)  # before any array of the length of θ is allocated
+    _refuse_nothing_to_learn(alignment)
     weights = np.ones(alignment.n) if identity is None else sequence_weights(alignment, identity)
     frequencies = state_frequencies(np.ascontiguousarray(alignment.codes.T), len(letters), weights)
     start = np.zeros(model.n_parameters)
@@ -107,6 +108,19 @@ def fit_family(
         )
     fitted = replace(fitted, alignment=AlignmentRecord.of(alignment, identity))
     return FamilyFit(alignment, weights, chosen, fitted, identity)
+
+
+def _refuse_nothing_to_learn(alignment: Alignment) -> None:
+    """Refuse an alignment that says nothing about couplings."""
+    if (alignment.codes == alignment.codes[:1]).all():
+        what = (
+            f"has {alignment.n:,} sequence"
+            if alignment.n < 2
+            else f"has {alignment.n:,} sequences, all of gaps"
+            if not alignment.codes.any()
+            else f"has {alignment.n:,} sequences that are all equal"
+        )
+        raise DataError(f"The alignment {what}: there is no variation from which to learn couplings.")
 
 
 def _advice(coupling_strength: float) -> Advice:
@@ -313,8 +327,8 @@ class FamilyFit:
             Columns ``column_i``, ``column_j``, ``position_i`` and ``position_j`` (with a focus sequence), ``letter_i``,
             ``letter_j``, ``coupling``, ``standard_error``, ``z`` and ``note``, the largest abs(coupling) first; gaps are
             left out. The errors are sandwich errors of the penalised
-            estimate (see `standard_errors`); its bias towards 0 is not in them. They need a fit with ``tol=1e-6``. Where
-            the error is NaN, ``note`` says why.
+            estimate (see `standard_errors`); its bias towards 0 is not in them, and with few sequences
+            for each parameter they may be too small (`caution_of_errors`). Where the error is NaN, ``note`` says why.
 
         Examples
         --------
