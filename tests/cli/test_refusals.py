@@ -289,6 +289,63 @@ def test_a_fit_that_cannot_be_saved_is_shown(run, votes, tmp_path, monkeypatch):
     assert not out.exists()
 
 
+#: Fills the disk for one target only, after the work has begun: no file that is written there ends well.
+FULL_DISK = """
+import errno, os, sys
+from fieldfit.data import atomic
+usual, target = os.replace, os.path.realpath(sys.argv[1])
+def replace(source, to):
+    if to == target:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    usual(source, to)
+atomic.os.replace = replace
+from fieldfit.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["boltzmann", "crf", "boltzmann-chain"])
+def test_a_fit_that_cannot_be_saved_is_saved_elsewhere(votes, tmp_path, model):
+    """In a process of its own, which has its own folder for temporary files."""
+    import os
+    import re
+    import subprocess
+    import sys
+
+    sentences = tmp_path / "train.txt"
+    sentences.write_text("a X\nb Y\n\nb Y\na X\n\na X\na X\n" * 5)
+    data, out, other = votes if model == "boltzmann" else sentences, tmp_path / "model.ff", tmp_path / "other"
+    other.mkdir()
+    command = ["fit", model, str(data), "--out", str(out), "--checkpoint", str(tmp_path / "state")]
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(out), *command], capture_output=True, text=True, check=False,
+        env=os.environ | {"TMPDIR": str(other)},
+    )  # fmt: skip
+    assert ran.returncode == 2, ran.stderr
+    assert "policy" in ran.stdout
+    assert "disk is full" in ran.stderr
+    assert "state has the state, and the same command with --resume continues" in ran.stderr
+    assert not out.exists()
+    found = re.search(r"saved as (\S+) instead", ran.stderr)
+    assert found is not None
+    saved = found[1]
+    assert saved.startswith(str(other))
+    assert subprocess.run([sys.executable, "-m", "fieldfit", "show", saved], check=False).returncode == 0
+
+
+def test_a_target_that_cannot_be_written_is_refused_before_the_work(refused, votes, tmp_path, monkeypatch):
+    import os
+
+    sentences = tmp_path / "train.txt"
+    sentences.write_text("a X\nb Y\n")
+    for model, data in (("boltzmann", votes), ("crf", sentences), ("boltzmann-chain", sentences)):
+        assert "it is a folder" in refused("fit", model, data, "--out", tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr("fieldfit.cli.saving.os.access", lambda _, mode: not mode & os.W_OK)
+            assert "no permission to write in" in refused("fit", model, data, "--out", tmp_path / "a.ff")
+
+
 def test_unknown_experiment(refused):
     assert "there are: figure-1" in refused("reproduce", "figure-99")
 

@@ -20,7 +20,9 @@ from fieldfit.words import counted
 if TYPE_CHECKING:
     from fieldfit.api.checkpoint import Checkpoint
     from fieldfit.api.result import Fit
-    from fieldfit.types import Plain
+    from fieldfit.estimators.crf_tagger import CRFTagger
+    from fieldfit.estimators.symbol_tagger import SymbolTagger
+    from fieldfit.types import FileAccessError, Plain
 
 
 @dataclass(frozen=True)
@@ -60,29 +62,34 @@ class TrainingOptions:
 
     def prepare(self) -> Checkpoint | None:
         """Set the threads, and refuse what can be refused before anything is read. Returns the checkpoint, if any."""
-        from fieldfit.cli.output import check_folder
+        from fieldfit.cli.saving import check_target
         from fieldfit.policies import Policy
 
         limit_threads(self.threads)
         Policy.parse(self.policy)
-        check_folder(self.out)
+        check_target(self.out)
         return checkpoint_from_options(self.checkpoint, self.checkpoint_every, self.resume)
 
-    def described(self, warned: list[str]) -> Plain:
+    def saved(self, tagger: CRFTagger | SymbolTagger) -> FileAccessError | None:
+        """Save the tagger, if that is asked for; the error, if it cannot be. It is raised after the results are shown."""
+        from fieldfit.cli.saving import save_here_or_elsewhere
+
+        return None if self.out is None else save_here_or_elsewhere(tagger.save, self.out)
+
+    def described(self, warned: list[str], failure: FileAccessError | None) -> Plain:
         """The options and warnings in the JSON document."""
-        return {"l1": self.l1, "file": None if self.out is None else str(self.out), "warnings": list(warned)}
+        file = None if self.out is None or failure is not None else str(self.out)
+        return {"l1": self.l1, "file": file, "warnings": list(warned)}
 
-    def say_saved(self) -> None:
-        """Name the file, if there is one."""
-        from fieldfit.cli.output import note
+    def end(self, fit: Fit, checkpoint: Checkpoint | None, failure: FileAccessError | None) -> None:
+        """Name the file, if there is one. A fit that was interrupted or could not be saved ends with an error."""
+        from fieldfit.cli.output import InterruptedFitError, note
+        from fieldfit.cli.saving import with_state
 
-        if self.out is not None:
+        if failure is not None:
+            raise with_state(failure, checkpoint)
+        if self.out is not None and not self.json:
             note(f"saved: {self.out}")
-
-    def check_ended(self, fit: Fit, checkpoint: Checkpoint | None) -> None:
-        """An interrupted fit ends with an error, after its estimate is saved."""
-        from fieldfit.cli.output import InterruptedFitError
-
         if fit.interrupted:
             kept = f"; {self.out} has the estimate so far" if self.out else ""
             if checkpoint is not None:

@@ -19,8 +19,9 @@ from fieldfit.cli.checkpoints import (
 )
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
 from fieldfit.cli.options import Json, SaveTo, Seed, Threads, WideRows, WideRowsOption, limit_threads
-from fieldfit.cli.output import InterruptedFitError, check_folder, collected_warnings, note, print_json
+from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
+from fieldfit.cli.saving import check_target, save_here_or_elsewhere, with_state
 
 if TYPE_CHECKING:
     from fieldfit.api.checkpoint import Checkpoint
@@ -104,7 +105,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder | TableFiles]], 
     policy = as_estimator(options.policy)
     betas = weights_option(options.weights)
     tol = as_tolerance(options.tol)
-    check_folder(options.out)
+    check_target(options.out)
     checkpoint = checkpoint_from_options(options.checkpoint, options.checkpoint_every, options.resume)
     with collected_warnings() as told:
         model, table = read()
@@ -159,9 +160,8 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
         if options.out is not None:
             result = signed(result)  # one fit is saved and shown: its standard errors are computed once
             try:
-                result.save(options.out)
-            # The disk is full, or the cluster is lost: the estimate is shown, and not lost with the file.
-            except (FileAccessError, ClusterError) as error:
+                failure = save_here_or_elsewhere(result.save, options.out)
+            except ClusterError as error:  # the file has the estimate
                 failure = error
         out = None if isinstance(failure, FileAccessError) else options.out
         try:
@@ -181,6 +181,8 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
             note(f"saved: {out}")
     except KeyboardInterrupt:
         raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
+    if isinstance(failure, FileAccessError):
+        raise with_state(failure, checkpoint)
     if failure is not None:
         with named_in_errors(checkpoint):
             raise failure

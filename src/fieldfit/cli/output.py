@@ -10,7 +10,6 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fieldfit.cli.wording import in_options
@@ -130,11 +129,3 @@ def collected_warnings() -> Iterator[list[str]]:
             messages += dict.fromkeys(in_options(str(warning.message)) for warning in caught)
     for message in messages:
         complain(f"warning: {message}")
-
-
-def check_folder(path: Path | None) -> None:
-    """Refuse a file whose folder does not exist, before any work is done for it."""
-    if path is not None and not path.parent.is_dir():
-        from fieldfit.types import FileAccessError
-
-        raise FileAccessError(f"{path} cannot be written because the folder {path.parent} does not exist. Create it.")

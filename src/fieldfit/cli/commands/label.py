@@ -47,12 +47,13 @@ def label(
     """
     from fieldfit.api.files import load
     from fieldfit.cli.graphs import covariates_of
-    from fieldfit.cli.output import check_folder, note, print_json
+    from fieldfit.cli.output import note, print_json
+    from fieldfit.cli.saving import check_target
     from fieldfit.data.atomic import atomic_writer
     from fieldfit.estimators.graph_crf import node_probabilities
 
     limit_threads(threads)
-    check_folder(out)
+    check_target(out)
     fit = load(path)
     model = fit.model.as_tied(f"This command, given {path},")
     states = model.states[0]

@@ -45,12 +45,13 @@ def predict(
     json: Json = False,
 ) -> None:
     """Tag sentences: the predicted label becomes the last column."""
-    from fieldfit.cli.output import check_folder, note, print_json
+    from fieldfit.cli.output import note, print_json
+    from fieldfit.cli.saving import check_target
     from fieldfit.data.atomic import atomic_writer
     from fieldfit.types import FieldfitError
 
     limit_threads(threads)
-    check_folder(out)
+    check_target(out)
     if nbest is not None and (marginals or decoding is Decoding.posterior):
         raise FieldfitError("--nbest gives whole sequences: it cannot go with --marginals or --decoding posterior.")
     tagger = load_labeller(path)

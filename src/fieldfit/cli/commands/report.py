@@ -55,8 +55,9 @@ def report(
     from fieldfit.api.files import load
     from fieldfit.api.fit_page import fit_page
     from fieldfit.cli.invocation import command
-    from fieldfit.cli.output import check_folder, note
+    from fieldfit.cli.output import note
     from fieldfit.cli.saved import attached, family_of
+    from fieldfit.cli.saving import check_target
     from fieldfit.cli.wording import in_options
     from fieldfit.planner.request import parse_seconds
     from fieldfit.steps import waiting
@@ -68,7 +69,7 @@ def report(
         parse_seconds(budget)
     limit_threads(threads)
     out = path.with_suffix(".html") if out is None else out
-    check_folder(out)
+    check_target(out)
     fit = load(path)
     family = None if data is None else family_of(fit, data)
     purpose = None

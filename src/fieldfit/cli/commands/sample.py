@@ -48,12 +48,13 @@ def sample(
 ) -> None:
     """Draw samples from a saved fit as CSV. A note says whether they are exact or from Gibbs sampling."""
     from fieldfit.api.files import load
-    from fieldfit.cli.output import check_folder, complain, note, print_json
+    from fieldfit.cli.output import complain, note, print_json
+    from fieldfit.cli.saving import check_target
     from fieldfit.cli.values import as_given
     from fieldfit.data.atomic import atomic_writer
 
     limit_threads(threads)
-    check_folder(out)
+    check_target(out)
     fit = load(path)
     model = fit.model.as_field("fieldfit sample")
     if fit.runaway:

@@ -96,10 +96,11 @@ def export(
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Include cells without a result.")] = False,
 ) -> None:
     """Write the results to a table, one row for each cell."""
-    from fieldfit.cli.output import check_folder, note
+    from fieldfit.cli.output import note
+    from fieldfit.cli.saving import check_target
     from fieldfit.sweep import open_sweep
 
-    check_folder(out)
+    check_target(out)
     rows = open_sweep(store_of(path)).export(out, unfinished=unfinished)
     note(f"{rows:,} cells written to {out}")
 

@@ -74,19 +74,18 @@ def fit(train: LabelledFile, model: SymbolOptions, options: TrainingOptions) -> 
     fitted, symbols = tagger.fit_, tagger.model_.n_symbols
     if options.out is not None:
         tagger.fit_ = signed(tagger.fit_)
-        tagger.save(options.out)
+    failure = options.saved(tagger)
     largest = parameter_rows(fitted, options.rows)
     if options.json:
         document = {**fitted.report(), "labels": tagger.classes_, "symbols": symbols, "symbol_column": model.symbol}
-        document |= {"sigma2": penalty, **options.described(warned)}
+        document |= {"sigma2": penalty, **options.described(warned, failure)}
         print_json(document | {"largest": [{"name": name, "estimate": value} for name, value in largest]})
     else:
         say_fit(fitted, len(tagger.classes_), f"{symbols:,} symbols", penalty, options.l1)
         if largest:
             say("")
             print_table(PlainTable("", ("parameter", "estimate"), tuple(largest), "", ("", ".4f")))
-        options.say_saved()
-    options.check_ended(fitted, checkpoint)
+    options.end(fitted, checkpoint, failure)
 
 
 @with_options

@@ -230,13 +230,12 @@ def fit(
         )
     if options.out is not None:
         tagger.fit_ = signed(tagger.fit_)
-        tagger.save(options.out)
+    failure = options.saved(tagger)
     if options.json:
-        print_json(_document(tagger, warned, options))
+        print_json(_document(tagger, options) | options.described(warned, failure))
     else:
         _print(tagger, options)
-        options.say_saved()
-    options.check_ended(tagger.fit_, checkpoint)
+    options.end(tagger.fit_, checkpoint, failure)
 
 
 @with_options
@@ -245,13 +244,12 @@ def plan(train: LabelledFile, model: CRFOptions, options: ChainPlanOptions) -> N
     run_plan(lambda: model.read(train), options)
 
 
-def _document(tagger: CRFTagger, warned: list[str], options: TrainingOptions) -> Plain:
+def _document(tagger: CRFTagger, options: TrainingOptions) -> Plain:
     document = {
         **tagger.fit_.report(),
         "labels": tagger.classes_,
         "features": tagger.encoder_.n_features,
         "sigma2": tagger.sigma2_,
-        **options.described(warned),
         "top_features": tagger.top_features(options.rows).to_dict("records"),
     }
     if hasattr(tagger, "cv_results_"):

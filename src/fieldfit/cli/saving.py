@@ -1,0 +1,58 @@
+"""Save what a fit has found. Hours of work are not to be lost with a file that cannot be written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fieldfit.cli.checkpoints import how_to_continue
+
+if TYPE_CHECKING:
+    from fieldfit.api.checkpoint import Checkpoint
+    from fieldfit.types import FileAccessError
+
+
+def check_target(path: Path | None) -> None:
+    """Refuse a file that cannot be written, before any work is done for it."""
+    if path is None:
+        return
+    from fieldfit.types import FileAccessError
+
+    folder = path.parent
+    if not folder.is_dir():
+        raise FileAccessError(f"{path} cannot be written because the folder {folder} does not exist. Create it.")
+    if path.is_dir():
+        raise FileAccessError(f"{path} cannot be written because it is a folder. Give the path of a file.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise FileAccessError(f"{path} cannot be written: no permission to write in {folder}. Choose another folder.")
+
+
+def save_here_or_elsewhere(save: Callable[[Path], object], path: Path) -> FileAccessError | None:
+    """Save to a file; if it cannot be written, to a new temporary folder. Returns the error, which says where it is."""
+    from fieldfit.types import FileAccessError
+
+    try:
+        save(path)
+        return None
+    except FileAccessError as error:
+        failure = error
+    folder = None
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.mkdtemp(prefix="fieldfit-"))
+        save(folder / path.name)
+        return FileAccessError(f"{failure} The fit was saved as {folder / path.name} instead.")
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return failure
+
+
+def with_state(failure: FileAccessError, checkpoint: Checkpoint | None) -> FileAccessError:
+    """The error of a fit that could not be saved, with what its checkpoint has."""
+    if checkpoint is None or not os.path.exists(checkpoint.path):
+        return failure
+    return type(failure)(f"{failure} {how_to_continue(checkpoint)}, also with another --out.")
