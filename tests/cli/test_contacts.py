@@ -215,3 +215,12 @@ def test_what_cannot_be_said_is_told(run, family, tmp_path):
     found = run("contacts", path, *options, "--max-iter", 1)
     assert found.err.startswith("fieldfit: warning: The fit did not converge")
     assert ".py" not in found.err
+
+
+def test_show_of_a_large_family_names_the_function_that_loads_it(run, tmp_path):
+    path = tmp_path / "family.fasta"
+    path.write_text(">a\nACDE\n>b\nAC-E\n>c\nGCDW\n")
+    assert run("contacts", path, "--separation", 1, "--out", tmp_path / "out").code == 0
+    shown = run("show", tmp_path / "out" / "model.ff")
+    told = " ".join((shown.out + shown.err).split())
+    assert "in Python, fitted = fieldfit.proteins.load_family(path, alignment), and compute" in told

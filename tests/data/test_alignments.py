@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fieldfit.data.alignments import ALPHABETS, Alignment, read_alignment, sequence_weights
+from fieldfit.data.alignments import ALPHABETS, Alignment, is_alignment, read_alignment, sequence_weights
 from fieldfit.threads import use_threads
 from fieldfit.types import DataError, FieldfitError, FieldfitWarning, FileFormatError
 
@@ -81,6 +81,16 @@ def test_nucleotides_read_as_proteins_get_a_warning(tmp_path: Path) -> None:
     assert read_alignment(path).n == 2
 
 
+def test_lines_before_the_first_sequence_may_be_comments(tmp_path: Path) -> None:
+    path = tmp_path / "f.a3m"
+    path.write_text("\n#A3M#\n# 4\t1\n\n>a\nACDE\n>b\nAC-E\n")
+    assert is_alignment(path)
+    assert read_alignment(path).sequence(1) == "AC-E"
+    path.write_text(">a\nACDE\n#b\nAC-E\n")  # no comment between sequences
+    with pytest.raises(FileFormatError, match=r"outside the alphabet .* such as '#' in 'a'"):
+        read_alignment(path)
+
+
 def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:
     path = tmp_path / "r.fa"
     path.write_text(">a\nACGT-\n>b\nACGUU\n")
@@ -92,7 +102,8 @@ def test_rna_reads_thymine_as_uracil(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("# STOCKHOLM 1.0\n", "does not begin with '>'"),
+        ("# STOCKHOLM 1.0\na ACD\n//\n", "is a Stockholm file.*esl-reformat afa"),
+        ("#A3M#\n", "does not begin with '>'"),
         ("", "is empty"),
         (">a\nACD\n>b\nAC\n", "'b' of .* has 2 columns, and 'a' has 3"),
         (">a\nACD\n>b\n", "'b' of .* is empty"),

@@ -226,6 +226,8 @@ def test_plmc_file_comes_back(fitted: proteins.FamilyFit, tmp_path: Path) -> Non
     path = tmp_path / "family.params"
     fitted.to_plmc(path)
     found = proteins.read_plmc(path)
+    assert repr(found).startswith("<PlmcParameters: ")
+    assert len(repr(found)) < 80
     np.testing.assert_allclose(found.theta, fitted.fit.theta, atol=1e-6)
     np.testing.assert_allclose(found.weights, fitted.weights, rtol=1e-6)
     np.testing.assert_allclose(found.frequencies.sum(axis=1), 1, atol=1e-5)
@@ -323,9 +325,17 @@ def test_mutual_information_of_equal_and_independent_columns() -> None:
     random = np.random.default_rng(0)
     codes = random.integers(0, 4, (4000, 3)).astype(np.uint8)
     codes[:, 1] = codes[:, 0]
-    found = proteins.mutual_information(codes, 4, Potts(3, 4).edge_array, pseudo=1e-9)
+    family = proteins.Alignment(tuple(f"s{i}" for i in range(4000)), codes, "-HPC", np.arange(3))
+    found = proteins.mutual_information(family, pseudo=1e-9)
     assert found[0] == pytest.approx(np.log(4), abs=0.01)
     assert found[1:].max() < 0.01
+    twice = proteins.mutual_information(family, np.where(np.arange(4000) < 2000, 2.0, 0.0), pseudo=1e-9)
+    half = proteins.Alignment(family.names[:2000], codes[:2000], "-HPC", np.arange(3))
+    np.testing.assert_allclose(twice, proteins.mutual_information(half, pseudo=1e-9), atol=1e-12)
+    with pytest.raises(DataError, match=r"weights has shape \(3,\); the alignment has 4,000 sequences"):
+        proteins.mutual_information(family, np.ones(3))
+    with pytest.raises(FieldfitError, match=r"needs an Alignment .of a fitted family: fitted.alignment.; got"):
+        proteins.mutual_information(codes)
 
 
 @pytest.mark.slow
@@ -457,7 +467,7 @@ def focused(path: Path) -> proteins.FamilyFit:
 def test_a_reloaded_family_has_the_numbers_of_its_focus_sequence(tmp_path: Path) -> None:
     path = tmp_path / "family.fasta"
     fitted = focused(path)
-    fitted.fit.save(tmp_path / "family.ff")
+    fitted.save(tmp_path / "family.ff")
     assert fitted.alignment.positions is not None
     assert fitted.alignment.positions.tolist() == [11, 12, 13, 14, 15, 16, 18]
     for source in (path, proteins.read_alignment(path, alphabet="rna"), fitted.alignment):
@@ -517,7 +527,9 @@ def test_a_saved_family_comes_back_with_its_alignment(tmp_path):
     path.write_text("".join(f">s{i}\n{line}\n" for i, line in enumerate(lines)))
     family = proteins.read_alignment(path, alphabet="rna", most_gaps=0.25)
     fitted = proteins.fit_family(family, penalty="plmc")
-    fitted.fit.save(tmp_path / "family.ff")
+    fitted.save(tmp_path / "family.ff")
+    with pytest.raises(DataError, match=r"An Alignment is not a table.*load_family\(fit, alignment\)"):
+        ff.load(tmp_path / "family.ff", family)
     again = proteins.load_family(tmp_path / "family.ff", path)
     assert 2 < again.alignment.length <= 9
     assert (again.alignment.codes == family.codes).all()

@@ -177,6 +177,11 @@ def parameter_rows(fit: Fit, rows: int) -> list[tuple[str, float]]:
 
 def _from_samples(fit: Fit) -> str:
     """How to get the standard errors that a file does not have."""
+    if fit.alignment is not None:
+        return (
+            "load the fit with its alignment in Python, fitted = fieldfit.proteins.load_family(path, alignment), and "
+            "compute those of some couplings, fitted.standard_errors([…]) or fitted.strongest_couplings()"
+        )
     if fits_matrices(fit):
         return "fieldfit report MODEL.ff --data DATA, or ff.load(path, data)"
     return (

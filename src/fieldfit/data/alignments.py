@@ -143,7 +143,7 @@ class Alignment:
 def is_alignment(path: str | os.PathLike[str]) -> bool:
     """Whether a file, plain or gzipped, begins as FASTA, A2M and A3M files do."""
     with opened_stream(path) as stream:
-        return stream.read(4096).lstrip().startswith(b">")
+        return _without_comments(stream.read(4096).decode("latin-1")).startswith(">")
 
 
 def read_alignment(
@@ -154,6 +154,8 @@ def read_alignment(
     most_gaps: float = 1.0,
 ) -> Alignment:
     r"""Read an alignment from a FASTA, A2M or A3M file, plain or gzipped.
+
+    Lines before the first sequence that begin with ``#`` (``#A3M#``) are skipped.
 
     Parameters
     ----------
@@ -414,21 +416,34 @@ def _refuse_alphabet(letters: str) -> None:
         )
 
 
+def _without_comments(text: str) -> str:
+    """The text from its first line on that is not empty and does not begin with '#', as A3M files may begin."""
+    text = text.lstrip()
+    while text.startswith("#"):
+        text = text.partition("\n")[2].lstrip()
+    return text
+
+
 def _records(text: str, shown: str) -> tuple[list[str], list[bytes]]:
     """Names and sequences, without white space."""
     if not text.strip():
         raise FileFormatError(f"{shown} is empty. Give a FASTA, A2M or A3M file.")
-    if not text.lstrip().startswith(">"):
+    body = _without_comments(text)
+    if not body.startswith(">"):
+        if text.lstrip().startswith("# STOCKHOLM"):
+            raise FileFormatError(
+                f"{shown} is a Stockholm file. Convert it first, with HMMER's `esl-reformat afa {shown} > family.fasta`."
+            )
         raise FileFormatError(
             f"{shown} is not a FASTA, A2M or A3M file: it does not begin with '>'. Convert it first."
         )
     names, sequences = [], []
-    for number, record in enumerate(text.lstrip()[1:].split("\n>"), start=1):
-        header, _, body = record.partition("\n")
+    for number, record in enumerate(body[1:].split("\n>"), start=1):
+        header, _, letters = record.partition("\n")
         words = header.split()
         if not words:
             raise FileFormatError(f"Sequence {number} of {shown} has no identifier after '>'.")
-        sequence = "".join(body.split())
+        sequence = "".join(letters.split())
         if not sequence:
             raise FileFormatError(f"The sequence {words[0]!r} of {shown} is empty; the file may be truncated.")
         if not sequence.isascii():

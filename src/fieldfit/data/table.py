@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.data import numeric
+from fieldfit.data.alignments import Alignment
 from fieldfit.data.delimited import DelimitedText, read_delimited
 from fieldfit.data.labels import (
     MAX_INFERRED_STATES,
@@ -157,6 +158,11 @@ def _raw_table(
         return raw_frame(_from_arrow(cast("_ToPandas", source)))
     if hasattr(source, "__array__") and module not in ("numpy", "pandas"):
         return raw_array(np.asarray(source))  # draws of a model, tensors
+    if isinstance(source, Alignment):
+        raise DataError(
+            "An Alignment is not a table. fieldfit.proteins.fit_family(alignment) fits one, and "
+            "fieldfit.proteins.load_family(fit, alignment) joins one with the saved fit of its family."
+        )
     hint = {
         "pandas": "Use .to_frame() to make it one. ",
         "scipy": "Use .toarray() to make it one. ",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from itertools import combinations
 
-from fieldfit.arguments import numbers_of
+import numpy as np
+
+from fieldfit.arguments import instance_of, numbers_of
+from fieldfit.data.alignments import Alignment
 from fieldfit.types import DataError, FloatArray, IntArray
 
 
@@ -102,41 +104,39 @@ def average_product_correction(scores: FloatArray, edges: IntArray, length: int)
     return corrected
 
 
-def mutual_information(
-    codes: NDArray[np.uint8], letters: int, edges: IntArray, weights: FloatArray | None = None, pseudo: float = 0.5
-) -> FloatArray:
-    """Compute the mutual information of pairs of columns, the usual baseline for contacts.
+def mutual_information(alignment: Alignment, weights: FloatArray | None = None, *, pseudo: float = 0.5) -> FloatArray:
+    """Compute the mutual information of all pairs of columns, the usual baseline for contacts.
 
     Parameters
     ----------
-    codes : ndarray of shape (n, L)
-        The sequences as codes.
-    letters : int
-        Number of letters of the alphabet.
-    edges : ndarray of shape (pairs, 2)
-        The pairs of columns.
+    alignment : Alignment
+        The sequences.
     weights : ndarray of shape (n,) or None, default: None
-        Weights of the sequences. None: 1.
+        Weights of the sequences, such as those of `sequence_weights` or of a fitted family. None: 1.
     pseudo : float, default: 0.5
         Added to the count of each pair of letters.
 
     Returns
     -------
     ndarray of shape (pairs,)
-        In nats.
+        In nats, for the pairs in the order of ``model.edge_array`` of a fitted family: (0, 1), (0, 2), …
 
     Examples
     --------
     >>> import numpy as np
     >>> from fieldfit import proteins
-    >>> codes = np.repeat([[0, 0], [1, 1]], 50, axis=0).astype(np.uint8)
-    >>> proteins.mutual_information(codes, 2, np.array([[0, 1]])).round(2)
-    array([0.64])
+    >>> codes = np.repeat([[1, 1], [2, 2]], 50, axis=0).astype(np.uint8)
+    >>> family = proteins.Alignment(tuple(f"s{i}" for i in range(100)), codes, "-HP", np.arange(2))
+    >>> proteins.mutual_information(family).round(2)
+    array([0.63])
     """
-    n = len(codes)
-    weight = np.ones(n) if weights is None else weights
-    result = np.empty(len(edges))
-    for place, (j, k) in enumerate(edges.tolist()):
+    instance_of(alignment, Alignment, "mutual_information needs an Alignment (of a fitted family: fitted.alignment)")
+    letters, codes = len(alignment.alphabet), alignment.codes
+    weight = np.ones(alignment.n) if weights is None else numbers_of(weights, "weights")
+    if weight.shape != (alignment.n,):
+        raise DataError(f"weights has shape {weight.shape}; the alignment has {alignment.n:,} sequences.")
+    result = np.empty(alignment.length * (alignment.length - 1) // 2)
+    for place, (j, k) in enumerate(combinations(range(alignment.length), 2)):
         joint = np.bincount(codes[:, j].astype(np.int64) * letters + codes[:, k], weight, letters**2) + pseudo
         joint = (joint / joint.sum()).reshape(letters, letters)
         apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))

@@ -489,6 +489,25 @@ class FamilyFit:
             top=top,
         )
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        r"""Save the fit to a file, without the alignment. `load_family` loads it with the alignment.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. ``fit.save`` writes the same one.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from fieldfit import proteins
+        >>> size = Path("family.fasta").write_text(">a\nACDE\n>b\nAC-E\n>c\nGCDW\n")
+        >>> proteins.fit_family(proteins.read_alignment("family.fasta")).save("family.ff")
+        >>> proteins.load_family("family.ff", "family.fasta").alignment
+        <Alignment: 3 sequences, 4 columns, 21 letters>
+        """
+        self.fit.save(path)
+
     def to_html(self, path: str | os.PathLike[str], *, plan: Plan | None = None, level: float = 0.95) -> None:
         """Write a page to explore: that of the fit, with the predicted contacts.
 

@@ -75,6 +75,10 @@ class PlmcParameters:
     lambda_couplings: float = 0.0
     lambda_groups: float = 0.0
 
+    def __repr__(self) -> str:
+        length, q = self.fields.shape
+        return f"<PlmcParameters: {length} columns, {q} letters, {len(self.weights):,} sequences>"
+
     @property
     def theta(self) -> FloatArray:
         """θ of `Potts(L, q)`: the couplings, then the fields."""

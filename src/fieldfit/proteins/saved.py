@@ -24,7 +24,7 @@ def load_family(fit: str | os.PathLike[str] | Fit, alignment: str | os.PathLike[
     Parameters
     ----------
     fit : str, Path or Fit
-        The file that ``fitted.fit.save`` or ``fieldfit contacts`` wrote, or the fit loaded from it.
+        The file that ``fitted.save`` or ``fieldfit contacts`` wrote, or the fit loaded from it.
     alignment : str, Path or Alignment
         The alignment that was fitted; its file is enough.
 
@@ -37,7 +37,7 @@ def load_family(fit: str | os.PathLike[str] | Fit, alignment: str | os.PathLike[
     >>> from pathlib import Path
     >>> from fieldfit import proteins
     >>> size = Path("family.fasta").write_text(">a/11-13\nA-DE\n>b\nAC-E\n>c\nGCDW\n")
-    >>> proteins.fit_family(proteins.read_alignment("family.fasta", focus="a")).fit.save("family.ff")
+    >>> proteins.fit_family(proteins.read_alignment("family.fasta", focus="a")).save("family.ff")
     >>> proteins.load_family("family.ff", "family.fasta").alignment.positions
     array([11, 12, 13])
     """
