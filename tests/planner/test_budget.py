@@ -15,7 +15,7 @@ from fieldfit.models.work import Line
 from fieldfit.optim.solution import Progress, Solution, Status
 from fieldfit.planner import ingredients
 from fieldfit.planner.calibration import calibration
-from fieldfit.planner.candidates import Candidate, Origin, choose
+from fieldfit.planner.candidates import Candidate, Origin, beyond_noise, choose
 from fieldfit.planner.convergence import (
     Steps,
     TooLateError,
@@ -134,16 +134,20 @@ def test_an_uncertain_comparison_is_no_reason_to_take_the_cheaper_one():
     assert choose(found, Target(seconds=10.0))[0].policy == "FL"
     close = [candidate("PL1", 1.0, 1.015, 0.02), candidate("FL", 2.0, 1.0)]
     assert choose(close, Target(seconds=10.0))[0].policy == "PL1"
-    # Nothing is better than maximum likelihood where the model is right: what lies below it does so by chance.
-    lucky = [*found, replace(found[0], policy="FL + 0.1*PL2", variance=0.97, error=0.003, n_terms=2)]
-    assert choose(lucky, Target(seconds=10.0))[0].policy == "FL + 0.1*PL2"
-    best, why = choose(lucky, Target(seconds=10.0), floor=np.inf)
-    assert (best.policy, why) == ("FL", "none within the budget is clearly more accurate")
+    better = [*found, replace(found[0], policy="FL + 0.1*PL2", variance=0.97, error=0.003, n_terms=2)]
+    assert choose(better, Target(seconds=10.0))[0].policy == "FL + 0.1*PL2"
+    equal = [*found, replace(better[-1], variance=1.0)]
+    assert choose(equal, Target(seconds=10.0))[0].policy == "FL"
+
+
+def test_what_lies_below_maximum_likelihood_by_chance_is_shown_as_equal():
+    # Nothing is better than maximum likelihood where the model is right.
+    assert beyond_noise(0.97, 0.003, np.inf) == 1.0
     # Where the model need not be right, it must be so by several standard errors.
-    assert choose(lucky, Target(seconds=10.0), floor=3.0)[0].policy == "FL + 0.1*PL2"
-    noisy = [*found, replace(lucky[-1], variance=0.96, error=0.03)]
-    assert choose(noisy, Target(seconds=10.0))[0].policy == "FL + 0.1*PL2"
-    assert choose(noisy, Target(seconds=10.0), floor=3.0)[0].policy == "FL"
+    assert beyond_noise(0.97, 0.003, 3.0) == 0.97
+    assert beyond_noise(0.96, 0.03, 3.0) == 1.0
+    assert beyond_noise(1.2, 0.03, 3.0) == 1.2
+    assert beyond_noise(0.5, 0.03, None) == 0.5  # without maximum likelihood 1 means nothing
 
 
 def test_what_costs_more_and_is_less_accurate_is_not_recommended():

@@ -18,7 +18,7 @@ def test_families_alone_have_the_variances_of_the_plan(monkeypatch):
     plan = ff.plan(model, x, policies=["PL1", "PL2", "FL"])
     search, variance = plan.survey.search, plan.table.set_index("policy")["variance"]
     assert search.quick is not search.criterion
-    tables = {table.family: table for table in mixture_tables(plan.survey)}
+    tables = {table.family: table for table in mixture_tables(plan)}
     for line in tables["PL2"].variances:
         assert line[0] == pytest.approx(variance["PL1"], rel=1e-9)
     assert tables["PL2"].variances[-1][-1] == pytest.approx(variance["PL2"], rel=1e-9)

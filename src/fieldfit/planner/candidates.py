@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 
 from fieldfit.asymptotics.meat import ENOUGH_FOR_PARAMETER
 from fieldfit.planner.request import Target
@@ -133,14 +132,8 @@ def thinned(candidates: list[Candidate]) -> list[Candidate]:
     ]
 
 
-def choose(
-    candidates: Sequence[Candidate], target: Target, n_parameters: int = 0, floor: float | None = None
-) -> tuple[Candidate, str]:
-    """The recommendation and why. Policies with fewer than five samples for each parameter are the last resort.
-
-    A variance below 1 by less than ``floor`` standard errors counts as 1, that of maximum likelihood: the noise of the
-    pilot's samples has made it so. None: there is no maximum likelihood.
-    """
+def choose(candidates: Sequence[Candidate], target: Target, n_parameters: int = 0) -> tuple[Candidate, str]:
+    """The recommendation and why. Policies with fewer than five samples for each parameter are the last resort."""
     usable = [candidate for candidate in candidates if math.isfinite(candidate.variance)]
     if not usable:
         raise FieldfitError("None of the policies determines the parameters. Add PL1, which covers all variables.")
@@ -158,46 +151,48 @@ def choose(
         near = [candidate for candidate in usable if candidate.cost <= 0.1 * target.limit]
         if near:
             why = "the pilot has used the budget, and this fit needs less than a tenth of it in addition"
-            return _most_accurate(near, floor), why
+            return _most_accurate(near), why
         why = "the budget is too small for any policy: the most accurate of the cheapest"
         if min(candidate.cost for candidate in usable) <= target.limit:
             why = "too little of the budget is left after the pilot: the most accurate of the cheapest"
         return _cheapest(usable), why
-    best = _most_accurate(affordable, floor)
+    best = _most_accurate(affordable)
     among = f"of the {len(candidates)} policies compared" if math.isinf(target.limit) else "within the budget"
     if best.variance > (1 + _NOTICEABLE) * min(candidate.variance for candidate in affordable):
         return best, f"none {among} is clearly more accurate"
     return best, f"the most accurate {among}"
 
 
-def _not_clearly_below(floor: float | None, candidate: Candidate) -> float:
-    """The variance, or 1 if it is below that by less than ``floor`` standard errors."""
-    if floor is None or (math.isfinite(floor) and candidate.variance * (1 + floor * candidate.error) < 1.0):
-        return candidate.variance
-    return max(candidate.variance, 1.0)
+def beyond_noise(variance: float, error: float, floor: float | None) -> float:
+    """The variance, or 1 if it is below that of maximum likelihood by less than ``floor`` standard errors.
+
+    The noise of the pilot's samples has made it so then. None: there is no maximum likelihood.
+    """
+    if floor is None or (math.isfinite(floor) and variance * (1 + floor * error) < 1.0):
+        return variance
+    return max(variance, 1.0)
 
 
-def _most_accurate(candidates: Sequence[Candidate], floor: float | None) -> Candidate:
+def _most_accurate(candidates: Sequence[Candidate]) -> Candidate:
     """The most accurate; of those within half a percent, or what the pilot's sample can tell apart, the simplest.
 
     Fewer terms come first, then the cheaper. A second stage must be clearly cheaper than what is as accurate without it.
     What costs more and is less accurate than another one with as many terms is passed over.
     """
-    leading = min(candidates, key=partial(_not_clearly_below, floor))
-    accurate = _not_clearly_below(floor, leading)
+    leading = min(candidates, key=lambda candidate: candidate.variance)
     close = [
         rival
         for rival in candidates
-        if rival.variance <= accurate * (1 + min(max(ENOUGH, 2 * max(rival.error, leading.error)), _AT_MOST))
+        if rival.variance <= leading.variance * (1 + min(max(ENOUGH, 2 * max(rival.error, leading.error)), _AT_MOST))
     ]
-    close = [rival for rival in close if not any(_dominates(other, rival, floor) for other in close)]
+    close = [rival for rival in close if not any(_dominates(other, rival) for other in close)]
     return min(close, key=lambda rival: (rival.n_terms, rival.cost * (_SECOND_STAGE if rival.second_stage else 1)))
 
 
-def _dominates(other: Candidate, rival: Candidate, floor: float | None) -> bool:
+def _dominates(other: Candidate, rival: Candidate) -> bool:
     """Whether another policy costs less and is more accurate, beyond the noise of the pilot's samples, and as simple."""
     apart = max(_NOTICEABLE, 2 * max(other.error, rival.error))
-    better = _not_clearly_below(floor, other) * (1 + apart) < _not_clearly_below(floor, rival)
+    better = other.variance * (1 + apart) < rival.variance
     return better and other.cost <= rival.cost and other.n_terms <= rival.n_terms
 
 

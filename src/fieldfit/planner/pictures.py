@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fieldfit.planner.result import Plan
-    from fieldfit.planner.survey import Survey
 
 #: Relative standard error from which on the table shows it: differences of half a percent count.
 _SHOWN_ERROR = 2.5e-3
@@ -200,7 +199,7 @@ def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
         recommendation, *details = details
     page.paragraph(recommendation)
     with one_blas_thread():
-        mixtures = mixture_tables(plan.survey)
+        mixtures = mixture_tables(plan)
     points, labels, left = plan_frontier(plan)
     add_frontier(
         page,
@@ -219,11 +218,12 @@ def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
     page.table(plan.plain_table())
 
 
-def mixture_tables(survey: Survey) -> list[MixtureTable]:
+def mixture_tables(plan: Plan) -> list[MixtureTable]:
     """Mixtures of the first family with λ of each other one that is drawn one by one, over a grid of (λ, β).
 
     The weights of the two are 1 − β and β.
     """
+    survey, least = plan.survey, plan.least
     search, units, singles = survey.search, survey.units, survey.singles
     tables = []
     for high in singles[1 : 1 + _MOST_TABLES]:
@@ -251,7 +251,7 @@ def mixture_tables(survey: Survey) -> list[MixtureTable]:
                 [[mixture_text(survey.ingredients, m.lam, m.beta) or "nothing" for m in line] for line in lines],
                 [[m.cost for m in line] for line in lines],
                 [
-                    [math.exp(m.value) if m.value < _LARGEST_LOG_VARIANCE else math.inf for m in line]
+                    [max(math.exp(m.value), least) if m.value < _LARGEST_LOG_VARIANCE else math.inf for m in line]
                     for line in lines
                 ],
             )

@@ -303,7 +303,14 @@ class Plan:
     def edge(self) -> Edge:
         """The smallest variance of all mixtures of the compared families at each cost: pairs (cost, variance), by cost."""
         with one_blas_thread():  # the matrices are small: waiting for a second thread would take longer
-            return self.survey.search.edge([(policy.cost, policy.variance) for policy in self.candidates])
+            edge = self.survey.search.edge([(policy.cost, policy.variance) for policy in self.candidates])
+        return [(cost, max(variance, self.least)) for cost, variance in edge]
+
+    @property
+    def least(self) -> float:
+        """The smallest variance that is shown: that of maximum likelihood, unless a policy is clearly below it."""
+        clearly_below = any(policy.variance < 1.0 for policy in self.candidates)
+        return 0.0 if self.survey.floor is None or clearly_below else 1.0
 
     def to_dict(self) -> Plain:
         """Return plain values.
@@ -348,7 +355,7 @@ def recommend(survey: Survey) -> Plan:
     # A penalty determines what the samples do not.
     penalised = request.precision is not None and bool(np.all(request.precision > 0))
     needed = 0 if penalised else request.model.n_parameters
-    best, reason = choose(candidates, target, needed, survey.floor)
+    best, reason = choose(candidates, target, needed)
     return Plan(
         survey=survey,
         candidates=tuple(candidates),

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fieldfit.models.work import clock
-from fieldfit.planner.candidates import Candidate, Origin, by_cost
+from fieldfit.planner.candidates import Candidate, Origin, beyond_noise, by_cost
 from fieldfit.planner.costs import FitCost, FitCosts
 from fieldfit.planner.directions import search_criterion
 from fieldfit.planner.ingredients import Ingredient, PolicyTerms, mixture_text, placed
@@ -246,12 +246,11 @@ class Survey:
         refined: RefinedTerm | None = None,
     ) -> Candidate:
         """A policy with these λ and β, or a first stage with these λ and its second stage."""
-        if self.pilot.simulated and self.is_bounded:
-            value = max(value, 0.0)  # what simulated samples of the model have below 1 is noise
         if refined is None:
             cost = self.costs.of(lam)
         else:
             cost = self.costs.of(lam, refined.cost, as_start=refined.stage.staged.second.only_starts)
+        variance = math.exp(min(value, 700.0)) if math.isfinite(value) else math.inf
         samples, n_terms, n_numbers = float(self.n), 1, 0
         if beta is not None:
             used, numbers = np.flatnonzero(lam * beta), np.concatenate([lam, beta])
@@ -271,7 +270,7 @@ class Survey:
             flops=cost.flops,
             operations=cost.operations,
             evaluations=cost.evaluations,
-            variance=math.exp(min(value, 700.0)) if math.isfinite(value) else math.inf,
+            variance=beyond_noise(variance, error, self.floor),
             error=error,
             affordable=False,
             origin=origin,
