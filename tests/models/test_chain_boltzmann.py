@@ -16,6 +16,7 @@ from chain_oracle import (
     random_symbols,
 )
 
+import fieldfit as ff
 from fieldfit.models.boltzmann_chain import BoltzmannChain
 from fieldfit.models.boltzmann_chain_problem import BoltzmannChainProblem
 from fieldfit.types import DataError, ModelError
@@ -137,3 +138,9 @@ def test_bad_input_is_refused():
         BoltzmannChain(K, 5).read(random_sequences())
     with pytest.raises(DataError, match="encode them with"):
         BoltzmannChain(K, 7).read(random_symbols())
+
+
+def test_names_of_parameters_are_readable():
+    assert repr(ff.BoltzmannChain(2, 3).parameter_names).startswith("<12 names of parameters: 'y0->y0', 'y0->y1',")
+    with pytest.raises(ModelError, match=r"Chains and conditional models need data: ff\.plan"):
+        ff.theory(ff.BoltzmannChain(2, 3), np.zeros(12), "PL1")

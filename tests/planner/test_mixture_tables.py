@@ -22,3 +22,6 @@ def test_families_alone_have_the_variances_of_the_plan(monkeypatch):
     for line in tables["PL2"].variances:
         assert line[0] == pytest.approx(variance["PL1"], rel=1e-9)
     assert tables["PL2"].variances[-1][-1] == pytest.approx(variance["PL2"], rel=1e-9)
+    # With λ = 0 every β but 1 is the first family alone.
+    assert tables["PL2"].variances[0][:-1] == pytest.approx([variance["PL1"]] * 10, rel=1e-9)
+    assert set(tables["PL2"].policies[0][:-1]) == {"PL1"}

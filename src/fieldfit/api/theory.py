@@ -86,7 +86,10 @@ def theory(
     """
     check_model(model, "theory")
     if not model.joint:
-        raise ModelError("theory needs a model of all its variables; a conditional model needs observed data.")
+        raise ModelError(
+            "theory needs a field of all its variables, such as BoltzmannMachine. Chains and conditional models need data: "
+            "ff.plan(model, data) compares policies on them."
+        )
     vector = model.check_theta(theta)
     estimator = as_estimator(policy)
     one_of(formula, "formula", ("exact", "published"), ModelError)

@@ -96,6 +96,10 @@ class LazyNames(Sequence[str]):
         """The names at these places."""
         return [self.at(place) for place in places]
 
+    def __repr__(self) -> str:
+        first = ", ".join(map(repr, self[:5]))
+        return f"<{len(self):,} names of {self.things}: {first}{', …' if len(self) > 5 else ''}>"
+
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload

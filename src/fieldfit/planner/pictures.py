@@ -218,6 +218,11 @@ def add_plan(page: Page, plan: Plan, fitted: str | None = None) -> None:
     page.table(plan.plain_table())
 
 
+def _share(lam: float, beta: float) -> float:
+    """The share of the other family in the mean weight of a mixture: 0 where it is never selected."""
+    return lam * beta / (1 - beta + lam * beta) if lam * beta else 0.0
+
+
 def mixture_tables(plan: Plan) -> list[MixtureTable]:
     """Mixtures of the first family with λ of each other one that is drawn one by one, over a grid of (λ, β).
 
@@ -239,7 +244,7 @@ def mixture_tables(plan: Plan) -> list[MixtureTable]:
             ]
             lines.append(
                 [
-                    replace(cell, value=cell.value + (1 - beta) * low_shift + beta * high_shift)
+                    replace(cell, value=cell.value + low_shift + _share(lam, beta) * (high_shift - low_shift))
                     for beta, cell in zip(_BETAS, cells, strict=True)
                 ]
             )
