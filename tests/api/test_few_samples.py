@@ -85,3 +85,11 @@ def test_the_same_seed_gives_the_same_test():
     fit = _fit(80, m=3)
     first, second = (fit.bootstrap_test(["x0:x1"], n_simulated=9, random_state=5) for _ in range(2))
     np.testing.assert_array_equal(first.simulated, second.simulated)
+
+
+def test_more_restrictions_than_the_samples_can_tell_apart_are_refused_in_words():
+    model = ff.BoltzmannMachine(8, biases=True)
+    fit = ff.fit(model, np.random.default_rng(1).integers(0, 2, (26, 8)), "PL1", sigma2=1.0)
+    with pytest.raises(ModelError, match=r"28 restrictions has rank \d+, because the samples are too few"):
+        fit.bootstrap_test("*:*", n_simulated=3)
+    assert fit.bootstrap_test("*:*", n_simulated=3, kind="model").p > 0.2

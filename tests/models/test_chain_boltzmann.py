@@ -143,4 +143,4 @@ def test_bad_input_is_refused():
 def test_names_of_parameters_are_readable():
     assert repr(ff.BoltzmannChain(2, 3).parameter_names).startswith("<12 names of parameters: 'y0->y0', 'y0->y1',")
     with pytest.raises(ModelError, match=r"Chains and conditional models need data: ff\.plan"):
-        ff.theory(ff.BoltzmannChain(2, 3), np.zeros(12), "PL1")
+        ff.theory(ff.BoltzmannChain(2, 3), np.zeros(12), "PL1")  # type: ignore[arg-type]

@@ -177,6 +177,12 @@ def wald_statistic(fit: StandardErrors, rows: FloatArray, value: object, kind: K
     inner = range_inverse(covariance)
     relative = inner.scale * gap  # in standard errors
     if inner.nullity and np.abs(inner.null.T @ relative).max() > 1e-8 * max(1.0, float(np.abs(relative).max())):
+        rank, independent = len(rows) - inner.nullity, int(np.linalg.matrix_rank(rows[:, fit.active]))
+        if rank < independent:
+            raise ModelError(
+                f"There is no Wald statistic: the {kind} covariance of {independent} restrictions has rank {rank}, because "
+                "the samples are too few. Use kind='model', or test fewer restrictions at once."
+            )
         raise ModelError("The restrictions contradict each other or the values of fixed parameters.")
     return float(gap @ inner.inverse @ gap), len(rows) - inner.nullity
 
