@@ -46,6 +46,30 @@ def test_a_second_mode_with_six_percent_of_the_samples_is_seen():
     assert runaway(ff.fit(model, both, "PL1", fixed=held, check_drift=False)) == ""
 
 
+def test_a_plan_says_that_the_pilots_field_runs_away(monkeypatch):
+    model = ff.BoltzmannMachine(4, biases=True)
+    x = model.sample(np.full(model.n_parameters, 0.2), 400, random_state=0).values
+    seen = []
+
+    def drift(model, dataset, theta, total, seed):
+        seen.append((theta, total))
+        return "the mean of 'x0' goes from 0.088 to 0.970"
+
+    monkeypatch.setattr("fieldfit.api.plan.drift_of", drift)
+    planned = ff.plan(model, x, flops=1e7, policies=["PL1"])
+    assert planned.explain().startswith(
+        "Caution: fields fitted by PL1 run away from these data: the mean of 'x0' goes from 0.088 to 0.970. Variances do"
+    )
+    ((theta, total),) = seen
+    assert theta is planned.theta
+    assert total == 400
+    assert planned.within(flops=1e8).caution == planned.caution
+    assert len(seen) == 1
+    # Maximum likelihood has the means of the data, and a small budget leaves no time to look.
+    assert "run away" not in ff.plan(model, x, flops=1e7, policies=["FL"]).explain()
+    assert "run away" not in ff.plan(model, x, budget="2s", policies=["PL1"]).explain()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [40, 1000])
 def test_fields_with_the_distribution_of_the_data_pass(n):

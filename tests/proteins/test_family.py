@@ -335,7 +335,7 @@ def test_mutual_information_of_equal_and_independent_columns() -> None:
     with pytest.raises(DataError, match=r"weights has shape \(3,\); the alignment has 4,000 sequences"):
         proteins.mutual_information(family, np.ones(3))
     with pytest.raises(FieldfitError, match=r"needs an Alignment .of a fitted family: fitted.alignment.; got"):
-        proteins.mutual_information(codes)
+        proteins.mutual_information(codes)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

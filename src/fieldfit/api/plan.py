@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.fitting import fit
 from fieldfit.api.functionals import NamedFunctionals
+from fieldfit.api.runaway import drift_of
 from fieldfit.api.sharded import DROPS_IN_ONE_PROCESS, Place, read_placed, shown
 from fieldfit.arguments import number_from_zero, one_of, positive_number, seed
 from fieldfit.data.dataset import Dataset
@@ -165,6 +166,7 @@ def plan(
                 reading=reading + seconds,
                 fitted=fitted,
                 shards=None if place is None else priced_shards(dataset, place),
+                drift=lambda theta: drift_of(model, dataset, theta, dataset.total_weight, random_state),
             ),
             calibration(fit),  # once for a machine: not a part of the budget
         )

@@ -18,8 +18,10 @@ import numpy as np
 
 from fieldfit.api.advice import current_advice
 from fieldfit.api.moments import counted_states, state_means
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
+from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
 from fieldfit.refinement.model_moments import MOST_SUMMED_STATES
 from fieldfit.threads import one_blas_thread
@@ -50,33 +52,34 @@ def runaway(fit: FitState) -> str:
     (`mean_groups`); other fields need not have the means of the data. It skips fields of few variables, and those for
     which it would take long.
     """
-    if fit.prepared is None or not fit.model.joint:
+    if fit.prepared is None:
         return ""
-    groups = fit.model.mean_groups
-    if groups is None or len(groups) < _FEWEST_VARIABLES:
+    clause = drift_of(fit.model, fit.prepared.dataset, fit.theta, fit.total, fit.random_state)
+    return clause and f"{_HEAD} {clause}. {_CONSEQUENCE} {current_advice().runaway}"
+
+
+def drift_of(model: Model, dataset: Dataset, theta: FloatArray, total: float, seed: int) -> str:
+    """How the means of the model at θ drift away from those of samples with this total weight, as a clause."""
+    groups = model.mean_groups if model.joint else None
+    if groups is None or len(groups) < _FEWEST_VARIABLES or not isinstance(dataset, Table):
         return ""
-    advice = current_advice().runaway
-    model, dataset = fit.model.as_field("A comparison of means"), fit.prepared.dataset
-    if not isinstance(dataset, Table):
-        return ""
-    states = _GroupStates.of(model, groups)
-    means = states.averages(state_means(model, dataset.codes, dataset.sample_weight))
-    if model.n_states <= min(MOST_SUMMED_STATES, model.largest_table):
-        exact = np.concatenate([marginal[1:] for marginal in model.marginals(fit.theta)])
-        clause = _drift(states, means, states.averages(exact), fit.total, 0)
-        return clause and f"{_HEAD} by exact sums, {clause}. {_CONSEQUENCE} {advice}"
-    run = _gibbs_run(fit, model, dataset)
+    field = model.as_field("A comparison of means")
+    states = _GroupStates.of(field, groups)
+    means = states.averages(state_means(field, dataset.codes, dataset.sample_weight))
+    if field.n_states <= min(MOST_SUMMED_STATES, field.largest_table):
+        exact = np.concatenate([marginal[1:] for marginal in field.marginals(theta)])
+        clause = _drift(states, means, states.averages(exact), total, 0)
+        return clause and f"by exact sums, {clause}"
+    run = _gibbs_run(field, dataset, theta, seed)
     if run is None:
         return ""
     drawn, sweeps = run  # (draws, chains, variables)
     of_chains = (
         states.sums(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1).mean(axis=0) / states.members
     )
-    clause = _drift(states, means, of_chains.mean(axis=0), fit.total, len(of_chains))
-    clause = clause or _escape(states, means, of_chains, dataset.codes, fit.random_state)
-    return clause and (
-        f"{_HEAD} in a Gibbs run of {sweeps} sweeps that starts from rows of the data, {clause}. {_CONSEQUENCE} {advice}"
-    )
+    clause = _drift(states, means, of_chains.mean(axis=0), total, len(of_chains))
+    clause = clause or _escape(states, means, of_chains, dataset.codes, seed)
+    return clause and f"in a Gibbs run of {sweeps} sweeps that starts from rows of the data, {clause}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +162,7 @@ def _escape(states: _GroupStates, means: FloatArray, chains: FloatArray, codes: 
     )
 
 
-def _gibbs_run(fit: FitState, model: FieldModel, dataset: Table) -> tuple[Array, int] | None:
+def _gibbs_run(model: FieldModel, dataset: Table, theta: FloatArray, seed: int) -> tuple[Array, int] | None:
     """Draws (draws, chains, variables) of chains that start from rows, and the sweeps; None if it would take long."""
     codes, weight = dataset.codes, dataset.sample_weight
     rows = np.flatnonzero((codes >= 0).all(axis=1))
@@ -172,14 +175,14 @@ def _gibbs_run(fit: FitState, model: FieldModel, dataset: Table) -> tuple[Array,
     sweeps = min(most // chains - after, _SWEEPS[1])
     if sweeps < _SWEEPS[0]:
         return None
-    random = np.random.default_rng(fit.random_state)
+    random = np.random.default_rng(seed)
     chance = None if weight is None else weight[rows] / weight[rows].sum()
     start = np.ascontiguousarray(codes[random.choice(rows, size=chains, p=chance)])
     drawn = gibbs_sample(
         model.graph,
-        model.log_tables(fit.theta),
+        model.log_tables(theta),
         chains * _DRAWS,
-        fit.random_state,
+        seed,
         start=start,
         burn_in=sweeps,
         thin=2,

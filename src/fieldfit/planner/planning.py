@@ -38,6 +38,8 @@ _SOLVES_SHARE = 0.7
 _AFTER_STAGES_SHARE = 0.15
 #: Share of the time and FLOPs left after the pilot for second stages that need no other family.
 _EARLY_STAGES_SHARE = 0.5
+#: Seconds of the smallest budget with which the pilot's field is simulated, which takes up to half a second.
+_LEAST_TO_SIMULATE = 5.0
 #: Iterations of Newton's method from 0 at least.
 _NEWTON_ITERATIONS = 10
 #: Parts of the data that a first stage of ``A >> FL`` uses: it only has to start near.
@@ -111,7 +113,16 @@ def make_survey(request: Request, rates: Calibration) -> Survey:
         costs=costs,
         pilot_flops=spent + moments.evaluations * each + stage_flops,
         began=began,
+        drift=pilot_drift(request, pilot),
     )
+
+
+def pilot_drift(request: Request, pilot: Pilot) -> str:
+    """How samples of the pilot's field drift away from the data; not known where the budget is too small to look."""
+    seconds = request.target.seconds
+    if request.drift is None or pilot.separated or (seconds is not None and seconds < _LEAST_TO_SIMULATE):
+        return ""
+    return request.drift(pilot.theta)
 
 
 def laws_of(request: Request, pilot: Pilot) -> tuple[tuple[PolicyTerms, ...] | None, list[Law], list[Law]]:

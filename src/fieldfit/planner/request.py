@@ -105,6 +105,9 @@ class Request:
     reading: float = 0.0
     threads: int = field(default_factory=get_threads)
     shards: Shards | None = None
+    drift: Callable[[FloatArray], str] | None = (
+        None  # θ ↦ how samples of the field drift away from the data, as a clause
+    )
 
     @property
     def staged(self) -> tuple[Staged, ...]:

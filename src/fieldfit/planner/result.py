@@ -21,6 +21,7 @@ from fieldfit.planner.search import Edge
 from fieldfit.planner.survey import Survey
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Plain
+from fieldfit.words import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -395,4 +396,9 @@ def _caution(survey: Survey, best: Candidate, penalised: bool) -> str:
             f"{infinite_optimum(survey.pilot.separated)} {told} them without a finite first estimate. Give a penalty "
             "(sigma2), or fix or drop these parameters."
         )
-    return " ".join(cautions)
+    if survey.drift and best.policy != str(FULL):
+        cautions.append(
+            f"fields fitted by {PILOT_POLICY} run away from these data: {survey.drift}. Variances do not show this. A much "
+            "stronger penalty (sigma2) keeps the field near the data; plan and fit with that one."
+        )
+    return " ".join([*cautions[:1], *map(sentence, cautions[1:])])

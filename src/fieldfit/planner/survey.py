@@ -64,6 +64,7 @@ class Survey:
     costs: FitCosts
     pilot_flops: float  # of pilot and moments
     began: float  # when the survey began, by this thread's clock
+    drift: str = ""  # how samples of the pilot's field drift away from the data
 
     @property
     def n(self) -> int:
@@ -127,6 +128,10 @@ class Survey:
             elif what == FULL.laws[0]:
                 notes.append(f"{what}: skipped. {skipped}")
         notes += self._withheld.values()
+        if self.asked is None and not self.pilot.effort.dense:
+            notes.append(
+                "Second stages such as 'PL1 >> optimal' are not compared with so many parameters; a fit can have them."
+            )
         if self.moments.full is None:
             notes.append(f"Variances are relative to {self.reference}, not to maximum likelihood.")
         return tuple(dict.fromkeys(notes))
