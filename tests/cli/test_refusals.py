@@ -99,7 +99,7 @@ def test_budgets_that_are_no_times(refused, tmp_path):
         ("Give them again: load(path, data).", "Name their file in the command (--data)."),
         ("too small: compare kind='model'", "too small: compare --kind model, with --data"),
         ("(a much smaller sigma2, or l1) keeps", "(a much smaller --sigma2, or --l1) keeps"),
-        ("use one of 'plmc', 'ccmpred', or a Penalty.", "use one of 'plmc', 'ccmpred'."),
+        ("use 'plmc', 'ccmpred', a Penalty, or a number for λ_J.", "use 'plmc', 'ccmpred', or a number for λ_J."),
         ("There is no column 'sigma2x'.", "There is no column 'sigma2x'."),
     ],
 )  # fmt: skip

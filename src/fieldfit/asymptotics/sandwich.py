@@ -177,6 +177,8 @@ class Asymptotics:
             lines.append(textwrap.fill(self.note, 80, subsequent_indent="  "))
         if self.mle_covariance is None:
             return "\n".join([*lines, f"maximum likelihood is not available for comparison: {self.why_no_mle}"])
+        if self.basis is not None and not self.basis.shape[1]:
+            return "\n".join([*lines, "no direction of θ changes probabilities: there are no variances to compare"])
         simulated = self.monte_carlo_error or {}
         lines.append("variance relative to maximum likelihood:")
         for kind, what in (("det", "determinants"), ("root", ROOT), ("trace", "traces"), ("mean", mean_words())):
@@ -233,6 +235,8 @@ def efficiency(covariance: FloatArray, reference: FloatArray, kind: str, basis: 
         return float(np.trace(covariance) / np.trace(reference))
     if basis is not None:
         covariance, reference = basis.T @ covariance @ basis, basis.T @ reference @ basis
+    if not len(covariance):
+        return math.nan
     if kind == "mean":
         return float(np.trace(np.linalg.solve(reference, covariance)) / len(covariance))
     log_ratio = float(np.linalg.slogdet(covariance)[1] - np.linalg.slogdet(reference)[1])

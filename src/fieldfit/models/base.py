@@ -16,6 +16,7 @@ from fieldfit.arguments import unmasked
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.outline import Outline
+from fieldfit.models.memory import LARGEST_NUMBER
 from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import Structure
@@ -629,7 +630,7 @@ class Model(ABC):
         Raises
         ------
         ModelError
-            If θ has the wrong shape or an entry that is not finite.
+            If θ has the wrong shape, or an entry that is not finite or beyond ±1e150.
 
         Examples
         --------
@@ -655,4 +656,10 @@ class Model(ABC):
         if not np.all(np.isfinite(array)):
             place = int(np.flatnonzero(~np.isfinite(array))[0])
             raise ModelError(f"θ[{place}] ({self.parameter_names[place]}) is {array[place]}; it must be finite.")
+        if np.abs(array).max(initial=0.0) > LARGEST_NUMBER:
+            place = int(np.argmax(np.abs(array)))
+            raise ModelError(
+                f"θ[{place}] ({self.parameter_names[place]}) is {array[place]:g}; it must be between "
+                f"−{LARGEST_NUMBER:g} and {LARGEST_NUMBER:g}, so that sums of parameters are finite."
+            )
         return array

@@ -5,6 +5,7 @@ p_θ(x) = exp( Σ_C Σ_l θ_{C,l} f_{C,l}(x_C) − log Z(θ) )                  
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,15 @@ from fieldfit.arguments import count_of, sequence_of
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.models.field import FieldModel, checked_names
+from fieldfit.models.memory import LARGEST_NUMBER, refuse_parameters
 from fieldfit.named import variables_of
 from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:
     import networkx
+
+#: Bytes of a parameter of a free table: its name, and its place by that name.
+_BYTES_OF_NAMED = 150
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,8 @@ class MarkovRandomField(FieldModel):
         self.factors = tuple(replace(f, scope=variables_of(f.scope, labels)) for f in whole)
         if not self.factors:
             raise ModelError("A Markov random field needs at least one factor.")
+        entries = sum(math.prod(cards[v] for v in f.scope) for f in self.factors if f.features is None)
+        refuse_parameters(entries, "A Markov random field with these free tables", _BYTES_OF_NAMED)
         graph = FactorGraph(cards, tuple(f.scope for f in self.factors))
         if states is None:
             states = [tuple(range(c)) for c in cards]
@@ -145,14 +152,15 @@ class MarkovRandomField(FieldModel):
         offset = np.zeros(graph.table_size)
         for index, factor in enumerate(self.factors):
             shape = tuple(cards[v] for v in factor.scope)
-            matrix, parameter_names = _features(index, factor, shape, [labels[v] for v in factor.scope], states)
+            entry, feature, size, parameter_names = _features(
+                index, factor, shape, [labels[v] for v in factor.scope], states
+            )
             if factor.parameters is None:
                 parameter_names = _new_names(parameter_names, given_names, self._parameters)
-            entry, feature = np.nonzero(matrix)
             numbers = np.array([self._parameters.setdefault(n, len(self._parameters)) for n in parameter_names])
             rows.append(graph.offsets[index] + entry)
             columns.append(numbers[feature])
-            values.append(matrix[entry, feature])
+            values.append(size)
             if factor.log_offset is not None:
                 offset[graph.offsets[index] : graph.offsets[index + 1]] = _offset(index, factor, shape)
         features = csr_array(
@@ -312,11 +320,12 @@ def _new_names(names: list[str], given: Collection[str], made: Collection[str]) 
 
 def _features(
     index: int, factor: Factor, shape: tuple[int, ...], labels: list[str], states: Sequence[Sequence[object]]
-) -> tuple[FloatArray, list[str]]:
-    """Features of one factor as a matrix (table entries, features) and the names of their parameters."""
-    size = int(np.prod(shape))
+) -> tuple[IntArray, IntArray, FloatArray, list[str]]:
+    """Features of one factor that are not 0 (table entry, feature, value), and the names of their parameters."""
     if factor.features is None:
-        matrix = np.eye(size)
+        count = math.prod(shape)
+        entry = feature = np.arange(count)
+        values = np.ones(count)
         default = [
             ":".join(f"{label}={states[v][s]}" for label, v, s in zip(labels, factor.scope, joint, strict=True))
             for joint in np.ndindex(*shape)
@@ -332,15 +341,22 @@ def _features(
             )
         if not np.all(np.isfinite(array)):
             raise ModelError(f"Factor {index} over variables {factor.scope} has a feature that is not finite.")
-        matrix = array.reshape(size, -1)
+        if np.abs(array).max(initial=0.0) > LARGEST_NUMBER:
+            raise ModelError(
+                f"Factor {index} over variables {factor.scope} has a feature beyond ±{LARGEST_NUMBER:g}."
+            )
+        count = array.shape[-1]
+        matrix = array.reshape(math.prod(shape), count)
+        entry, feature = np.nonzero(matrix)
+        values = matrix[entry, feature]
         joined = ":".join(labels)
-        default = [joined] if matrix.shape[1] == 1 else [f"{joined}#{k}" for k in range(matrix.shape[1])]
+        default = [joined] if count == 1 else [f"{joined}#{k}" for k in range(count)]
     if factor.parameters is None:
-        return matrix, default
+        return entry, feature, values, default
     names = list(_names(factor.parameters))
-    if len(names) != matrix.shape[1]:
-        raise ModelError(f"Factor {index} has {matrix.shape[1]} features but {len(names)} parameter names.")
-    return matrix, names
+    if len(names) != count:
+        raise ModelError(f"Factor {index} has {count} features but {len(names)} parameter names.")
+    return entry, feature, values, names
 
 
 def _offset(index: int, factor: Factor, shape: tuple[int, ...]) -> FloatArray:
@@ -351,4 +367,6 @@ def _offset(index: int, factor: Factor, shape: tuple[int, ...]) -> FloatArray:
         raise ModelError(
             f"Factor {index} has a log_offset that is NaN or +inf; −inf is allowed, for forbidden states."
         )
+    if np.abs(array[np.isfinite(array)]).max(initial=0.0) > LARGEST_NUMBER:
+        raise ModelError(f"Factor {index} has a log_offset beyond ±{LARGEST_NUMBER:g}; −inf is for forbidden states.")
     return array.ravel()

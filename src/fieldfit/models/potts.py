@@ -26,6 +26,7 @@ from fieldfit.inference.ragged import Ragged
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
+from fieldfit.models.memory import refuse_parameters, refuse_tables
 from fieldfit.models.potts_blocks import blocks_are_worth_a_kernel, blocks_support
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 from fieldfit.models.potts_memory import bytes_of_sites, refuse_too_large
@@ -145,6 +146,9 @@ class Potts(FieldModel):
             self.edge_labels, self._groups = tuple(labels), tuple(dict.fromkeys(labels))
             place = {label: index for index, label in enumerate(self._groups)}
             self.edge_group = np.array([place[label] for label in labels], dtype=np.int64)
+        refuse_parameters(
+            self._count_parameters(m), f"A Potts model of {m:,} sites with {q:,} states and {n_edges:,} edges"
+        )
         scopes = Ragged(*pairwise_scopes(self.edge_array, m if self.fields else 0))
         graph = FactorGraph((q,) * m, scopes)
         super().__init__(graph, None, None, names=names, states=[states] * m, largest_table=largest_table)
@@ -174,7 +178,10 @@ class Potts(FieldModel):
     @property
     def n_parameters(self) -> int:
         """The length r of θ."""
-        return self.n_couplings + (self.q * (1 if self.tied else self.m) if self.fields else 0)
+        return self._count_parameters(self.m)
+
+    def _count_parameters(self, m: int) -> int:
+        return self.n_couplings + (self.q * (1 if self.tied else m) if self.fields else 0)
 
     @property
     def feature_units(self) -> None:
@@ -220,6 +227,7 @@ class Potts(FieldModel):
         checked = self.check_theta(theta)
         if not self.tied and self.couplings == "table":
             return checked
+        refuse_tables(self.graph.table_size)
         couplings, fields = self.tables.to_tables(checked)
         return np.concatenate([couplings, fields]) if self.fields else couplings
 
