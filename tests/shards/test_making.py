@@ -116,3 +116,27 @@ def test_shards_leave_no_file_behind_when_the_command_is_killed(tmp_path):
     assert open_folder(out).n == 10_000
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "out", "scratch"]
     assert not list(scratch.iterdir())
+
+
+#: No file of this process may become larger than some bytes: the system refuses the rest, as if the disk were full.
+SMALL_DISK = """
+import resource, signal, sys
+from fieldfit.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["--rows", "--sentences"])
+def test_a_disk_that_is_full_names_the_target(tmp_path, what):
+    (tmp_path / "x.csv").write_text("a,b\n" + "0,1\n1,0\n" * 400)
+    command = ["shard", "x.csv", what, "700", "--out", "parts"]
+    ran = subprocess.run(
+        [sys.executable, "-c", SMALL_DISK, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("fieldfit: parts was not written")
+    assert ".tmp" not in ran.stderr
+    assert os.listdir(tmp_path) == ["x.csv"]

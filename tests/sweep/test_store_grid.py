@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from fieldfit.sweep import Sweep
+from fieldfit.sweep import Sweep, run_sweep
 from fieldfit.sweep.store import Store
 from fieldfit.types import FileFormatError
 
@@ -14,6 +14,11 @@ def cell(a, b):
     return {"sum": a + b}
 
 
+def odd_results(coordinates, seed):
+    return {"nan": float("nan"), "infinite": float("inf"), "text": "{", "list": [1, None, True], "large": 10**30}
+
+
+DONE, NO_RESULT = "UPDATE cells SET status = 'done', result = ", "a cell has a result that no experiment returns"
 CHANGES = {
     "a cell is gone": ("DELETE FROM cells WHERE position = 3", "its axes have 6 cells, and it has 5"),
     "a value outside": (
@@ -33,7 +38,24 @@ CHANGES = {
     "a view": ("CREATE VIEW v AS SELECT 1", "it has the view 'v'"),
     "a cell twice": (
         f"UPDATE cells SET coordinates = '{json.dumps({'a': 0, 'b': 0})}' WHERE position = 5",
-        "its axes have 6 cells, and it has 5",
+        "a cell has the key of other coordinates",
+    ),
+    "another key": ("UPDATE cells SET key = 'a' WHERE position = 1", "a cell has the key of other coordinates"),
+    "a seed below 0": ("UPDATE cells SET seed = -1 WHERE position = 1", "a cell has a seed that is not that of its"),
+    "another seed": (
+        "UPDATE cells SET seed = seed + 1 WHERE position = 4",
+        "a cell has a seed that is not that of its",
+    ),
+    "a result that is a list": (DONE + "'[1]' WHERE position = 1", NO_RESULT),
+    "a result that is no JSON": (DONE + "'{' WHERE position = 1", NO_RESULT),
+    "a result that is empty": (DONE + "'' WHERE position = 1", NO_RESULT),
+    "no result": (DONE + "NULL WHERE position = 1", NO_RESULT),
+    "a result in the place of a coordinate": (DONE + """'{"a": 2}' WHERE position = 1""", NO_RESULT),
+    "a result in the place of a status": (DONE + """'{"cell_status": 2}' WHERE position = 1""", NO_RESULT),
+    "a result of a waiting cell": ("UPDATE cells SET result = '[1]' WHERE position = 1", NO_RESULT),
+    "names that are paired": (
+        "UPDATE meta SET value = json_set(value, '$.paired', 'a') WHERE name = 'definition'",
+        "its definition has no valid 'paired'",
     ),
 }
 
@@ -49,3 +71,12 @@ def test_changed_cells_are_refused(name, tmp_path):
     connection.close()
     with pytest.raises(FileFormatError, match=sentence):
         Store(path)
+
+
+@pytest.mark.parametrize("paired", [(), ("b",)])
+def test_the_cells_of_a_sweep_that_has_run_are_its_own(tmp_path, paired):
+    """Numbers that JSON does not have are results too."""
+    sweep = Sweep(odd_results, {"a": [0, -1.5, 1e300], "b": [True, "x", 10**20]}, paired=paired)
+    run_sweep(sweep, tmp_path / "store.sqlite", progress=False)
+    with Store(tmp_path / "store.sqlite") as store:
+        assert store.counts().done == 9

@@ -474,8 +474,8 @@ def test_a_result_that_is_no_object_is_refused(tmp_path, result):
     with sqlite3.connect(tmp_path / "s") as connection:
         connection.execute("UPDATE cells SET result = ? WHERE position = 1", (result,))
     connection.close()
-    with pytest.raises(FileFormatError, match="JSON"):
-        open_sweep(tmp_path / "s").frame()
+    with pytest.raises(FileFormatError, match=r"s does not have .*: a cell has a result that no experiment returns"):
+        open_sweep(tmp_path / "s")
 
 
 @pytest.mark.parametrize(

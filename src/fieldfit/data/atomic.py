@@ -22,10 +22,11 @@ _MOST_WRITTEN = 1000
 
 
 @contextlib.contextmanager
-def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomic_writer(path: str | os.PathLike[str], part_of: str | os.PathLike[str] | None = None) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends well, and vanishes when it does not.
 
-    The old file, if there is one, stays whole until that moment, also after an error, Ctrl-C or a full disk.
+    The old file, if there is one, stays whole until that moment, also after an error, Ctrl-C or a full disk. ``part_of``:
+    the folder of `atomic_folder` that the file is for, which errors name instead.
     """
     # Through links, so that a link stays a link to the new file; the neighbour must be on the same disk.
     target = os.path.realpath(file_path(path))
@@ -56,7 +57,9 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except FileAccessError:
         raise
     except OSError as error:
-        raise FileAccessError(_sentence(path, folder, error)) from error
+        named = path if part_of is None else part_of
+        where = folder if part_of is None else os.path.dirname(os.path.realpath(part_of))
+        raise FileAccessError(_sentence(named, where, error)) from error
     finally:
         if temporary and not renamed:
             with contextlib.suppress(OSError):

@@ -113,7 +113,7 @@ def write_folder(path: str | os.PathLike[str], tables: Iterable[Table], states: 
             names = table.names
             kind = None if table.sample_weight is None else table.weight_kind
             total += table.total_weight
-            files.append(_write(folder / f"{number:05d}.shard", table.codes.astype(dtype), table.sample_weight))
+            files.append(_write(folder / f"{number:05d}.shard", table.codes.astype(dtype), table.sample_weight, path))
         index = {
             "format": _FORMAT,
             "version": _VERSION,
@@ -123,7 +123,7 @@ def write_folder(path: str | os.PathLike[str], tables: Iterable[Table], states: 
             "total_weight": total,
             "files": [{"name": file.name, "rows": file.rows, "digest": file.digest} for file in files],
         }
-        with atomic_writer(folder / INDEX) as file:
+        with atomic_writer(folder / INDEX, path) as file:
             file.write(json.dumps(index, indent=1).encode())
     return ShardFolder(Path(path), names, tuple(states), tuple(files), kind, total)
 
@@ -170,8 +170,8 @@ def _count(value: object) -> int:
     return value
 
 
-def _write(path: Path, codes: Array, weight: FloatArray | None) -> ShardFile:
-    """Write one file; the header has the checksum of what follows it."""
+def _write(path: Path, codes: Array, weight: FloatArray | None, part_of: str | os.PathLike[str]) -> ShardFile:
+    """Write one file of a folder; the header has the checksum of what follows it."""
     parts = [np.ascontiguousarray(codes).view(np.uint8).reshape(-1).data]
     if weight is not None:
         parts.append(np.ascontiguousarray(weight, dtype="<f8").view(np.uint8).reshape(-1).data)
@@ -179,7 +179,7 @@ def _write(path: Path, codes: Array, weight: FloatArray | None) -> ShardFile:
     for part in parts:
         digest.update(part)
     rows, m = codes.shape
-    with atomic_writer(path) as file:
+    with atomic_writer(path, part_of) as file:
         file.write(_HEADER.pack(_MAGIC, rows, m, codes.dtype.itemsize, weight is not None, digest.digest()))
         for part in parts:
             file.write(part)

@@ -23,7 +23,7 @@ def divide_sentences(path: str | os.PathLike[str], folder: str | os.PathLike[str
     written = files = 0
     with opened_stream(path) as stream, atomic_folder(folder) as target:
         for block, count in _blocks(lines_of(stream, os.fspath(path)), sentences):
-            with atomic_writer(target / f"{files:05d}{ENDING}") as out:
+            with atomic_writer(target / f"{files:05d}{ENDING}", folder) as out:
                 out.write(block)
             written, files = written + count, files + 1
         if not files:

@@ -1,6 +1,6 @@
 """Whether the contents of a store can be those of a sweep, and what has changed between two definitions of one.
 
-They are checked when the store is opened, so that no run waits forever.
+They are checked when the store is opened, so that no run waits forever. A ValueError says what is wrong.
 
 A waiting cell must be reachable: its predecessor exists and comes before it. A running cell must have a worker that can
 be checked for signs of life. Numbers must be numbers.
@@ -12,8 +12,8 @@ import json
 import math
 import sqlite3
 
-from fieldfit.sweep.grid import canonical
-from fieldfit.types import FileFormatError, Plain
+from fieldfit.sweep.grid import canonical, digest, seed_of
+from fieldfit.types import Plain
 
 #: What a definition must have, and of which type each entry is.
 _DEFINITION: dict[str, type] = {
@@ -58,6 +58,9 @@ def read_definition(text: str) -> Plain:
             raise ValueError(f"its definition has no valid {name!r}")
     if not all(isinstance(values, list) for values in definition["axes"].values()):
         raise ValueError("an axis of its definition is not a list")
+    paired = definition.get("paired", [])
+    if not isinstance(paired, list) or not all(isinstance(name, str) for name in paired):
+        raise ValueError("its definition has no valid 'paired'")
     return definition
 
 
@@ -67,10 +70,7 @@ def check_schema(connection: sqlite3.Connection) -> None:
         "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1"
     ).fetchone()
     if row is not None:
-        raise FileFormatError(
-            f"The store does not have the contents of a sweep: it has the {row[0]} {row[1]!r:.60}. Restore the file, or "
-            "begin with another store."
-        )
+        raise ValueError(f"it has the {row[0]} {row[1]!r:.60}")
 
 
 def check_cells(connection: sqlite3.Connection) -> None:
@@ -78,37 +78,50 @@ def check_cells(connection: sqlite3.Connection) -> None:
     for problem, condition in _WRONG.items():
         row = connection.execute(f"SELECT position FROM cells WHERE {condition} LIMIT 1").fetchone()
         if row is not None:
-            raise FileFormatError(
-                f"The store does not have the contents of a sweep: {problem} (position {row[0]!r:.40}). Restore the "
-                "file, or begin with another store."
-            )
+            raise ValueError(f"{problem} (position {row[0]!r:.40})")
     if connection.execute(f"SELECT 1 FROM workers WHERE {_WRONG_WORKER} LIMIT 1").fetchone() is not None:
-        raise FileFormatError(
-            "The store does not have the contents of a sweep: a worker has a text or a number of the wrong type. "
-            "Restore the file, or begin with another store."
-        )
+        raise ValueError("a worker has a text or a number of the wrong type")
 
 
-def check_grid(connection: sqlite3.Connection, axes: dict[str, list[object]]) -> None:
-    """Refuse a store whose cells are not those of its axes: cells that are gone, that are twice, or that lie outside."""
+def check_grid(connection: sqlite3.Connection, definition: Plain) -> None:
+    """Refuse a store whose cells are not those of its definition.
+
+    Cells that are gone, that are twice or that lie outside the axes; keys and seeds of other coordinates; results that no
+    experiment returns.
+    """
+    axes, paired = definition["axes"], definition.get("paired", [])
     allowed = {name: {canonical(value) for value in values} for name, values in axes.items()}
     seen: set[str] = set()
-    for position, text in connection.execute("SELECT position, coordinates FROM cells"):
+    for position, key, text, seed, status, result in connection.execute(
+        "SELECT position, key, coordinates, seed, status, result FROM cells"
+    ):
         coordinates = json.loads(text)
         inside = isinstance(coordinates, dict) and coordinates.keys() == allowed.keys()
         if not inside or any(canonical(value) not in allowed[name] for name, value in coordinates.items()):
-            raise FileFormatError(
-                f"The store does not have the contents of a sweep: a cell lies outside the axes (position {position!r:.40})"
-                ". Restore the file, or begin with another store."
-            )
-        seen.add(canonical(coordinates))
+            problem = "a cell lies outside the axes"
+        elif key != digest(coordinates):
+            problem = "a cell has the key of other coordinates"
+        elif seed != seed_of(definition["seed"], {n: value for n, value in coordinates.items() if n not in paired}):
+            problem = "a cell has a seed that is not that of its coordinates"
+        elif (status == "done" or result is not None) and not _is_result(result, coordinates):
+            problem = "a cell has a result that no experiment returns"
+        else:
+            seen.add(canonical(coordinates))
+            continue
+        raise ValueError(f"{problem} (position {position!r:.40})")
     count = connection.execute("SELECT COUNT(*) FROM cells").fetchone()[0]
     expected = math.prod(len(values) for values in axes.values())
     if len(seen) != expected or count != expected:
-        raise FileFormatError(
-            f"The store does not have the contents of a sweep: its axes have {expected:,} cells, and it has {len(seen):,} "
-            "of them. Restore the file, or begin with another store."
-        )
+        raise ValueError(f"its axes have {expected:,} cells, and it has {len(seen):,} of them")
+
+
+def _is_result(text: str | None, coordinates: Plain) -> bool:
+    """Whether this is the JSON text of a result: an object whose names are its own."""
+    try:
+        result = json.loads(text or "")
+    except ValueError:
+        return False
+    return isinstance(result, dict) and not any(name in coordinates or name.startswith("cell_") for name in result)
 
 
 def differences(old: Plain, new: Plain) -> list[str]:

@@ -83,11 +83,17 @@ class Store:
                 self.name = self._meta("name")
                 if check:
                     check_cells(self.connection)
-                    check_grid(self.connection, self.definition["axes"])
+                    check_grid(self.connection, self.definition)
                 self.connection.execute("COMMIT")
+            except FileFormatError:
+                self.connection.close()
+                raise
             except (ValueError, TypeError, RecursionError) as error:
                 self.connection.close()
-                raise FileFormatError(f"{self.path} does not have the contents of a sweep ({error}).") from error
+                raise FileFormatError(
+                    f"{self.path} does not have the contents of a sweep: {error!s:.200}. Restore the file, or begin with "
+                    "another store."
+                ) from error
             except BaseException:
                 self.connection.close()
                 raise
