@@ -44,15 +44,17 @@ def cases(size: int) -> dict[str, tuple[ff.TiedField, list[float], list[str]]]:
 
 def measure(model: ff.TiedField, theta: list[float], policy: str, draws: np.ndarray, kind: str) -> tuple[str, float]:
     """Coverage and size of the errors, by parameter, and the CPU seconds of one fit with its errors."""
-    estimates, errors = [], []
+    estimates, errors, intervals = [], [], []
     began = time.process_time()
     for number, draw in enumerate(draws):
         fit = ff.fit(model, draw[None], policy, random_state=number, check_drift=False)  # coverage only
         estimates.append(fit.theta)
         errors.append(fit.standard_errors(kind))  # type: ignore[arg-type]
+        intervals.append(fit.conf_int(kind=kind))  # type: ignore[arg-type]
     seconds = (time.process_time() - began) / len(draws)
     found, error = np.array(estimates), np.array(errors)
-    cover = np.mean(np.abs(found - theta) <= 1.959964 * error, axis=0)
+    ends = np.array(intervals)
+    cover = np.mean((ends[:, :, 0] <= theta) & (theta <= ends[:, :, 1]), axis=0)
     ratio = error.mean(axis=0) / found.std(axis=0, ddof=1)
     pairs = ", ".join(
         f"{name} {c:.3f} ({r:.2f})" for name, c, r in zip(model.parameter_names, cover, ratio, strict=True)

@@ -5,6 +5,7 @@ import itertools
 import networkx as nx
 import numpy as np
 import pytest
+from scipy import stats
 
 import fieldfit as ff
 from fieldfit.asymptotics.spatial import spatial_meat
@@ -32,6 +33,37 @@ def test_the_meat_is_the_sum_over_pairs_of_sites():
         assert found.bandwidth == bandwidth
         assert not found.raised
         np.testing.assert_allclose(found.matrix, expected, rtol=1e-12)
+        assert found.degrees == pytest.approx(2 * 56**2 / np.square(kernel).sum())
+
+
+def test_the_degrees_of_freedom_are_those_of_the_variation_of_the_meat():
+    """Of 600 meats of independent terms; the relative variance has a standard error of about 8%."""
+    model, random = ff.TiedField.grid(20, 20), np.random.default_rng(0)
+    sites, samples = np.arange(400), np.zeros(400, dtype=np.int64)
+    found = [
+        spatial_meat(LocatedScores(random.normal(size=(400, 1)), sites, samples), model.graph.neighbours, 2)
+        for _ in range(600)
+    ]
+    values = np.array([meat.matrix[0, 0] for meat in found])
+    assert values.var() / values.mean() ** 2 == pytest.approx(2 / found[0].degrees, rel=0.3)
+
+
+def test_intervals_of_one_sample_are_by_students_t(tmp_path):
+    model = ff.TiedField.grid(12, 12)
+    fit = ff.fit(model, model.sample([-0.5, 0.3, 0.3], 1, random_state=0, method="gibbs"), "PL1")
+    degrees, errors = fit.accuracy().degrees, fit.standard_errors()
+    assert 5 < degrees < 50
+    half = stats.t.ppf(0.95, degrees) * errors
+    np.testing.assert_allclose(fit.conf_int(0.9), np.stack([fit.theta - half, fit.theta + half], axis=1))
+    table = fit.table(0.9)
+    np.testing.assert_allclose(table[["lower", "upper"]], fit.conf_int(0.9))
+    np.testing.assert_allclose(table["p"], 2 * stats.t.sf(np.abs(table["z"]), degrees))
+    one = fit.functional(0, level=0.9)
+    assert (one.lower, one.upper, one.p()) == pytest.approx((*fit.conf_int(0.9)[0], table["p"].iloc[0]))
+    fit.save(tmp_path / "one.ff")
+    np.testing.assert_array_equal(ff.load(tmp_path / "one.ff").conf_int(), fit.conf_int())
+    normal = fit.conf_int(0.9, "model")
+    np.testing.assert_allclose(np.ptp(normal, axis=1) / fit.standard_errors("model"), 2 * stats.norm.ppf(0.95))
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ def spatial_accuracy(fit: FitState, bandwidth: int | None = None) -> DenseAccura
     method = f"the score's terms within distance {meat.bandwidth} of each other in the graph (spatial HAC)"
     if meat.raised:
         method += ", with a variance near 0 raised"
-    moments = Moments(bread, meat.matrix / dataset.total_weight, dataset.total_weight, method)
+    moments = Moments(bread, meat.matrix / dataset.total_weight, dataset.total_weight, method, degrees=meat.degrees)
     return DenseAccuracy(moments, fit.penalty.precision, fit.active, fit.model.feature_units)
 
 

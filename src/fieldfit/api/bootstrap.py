@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fieldfit.api.checkpoint import Checkpoint, ReplicateKeeper, as_checkpoint
-from fieldfit.api.estimate_table import half_width
+from fieldfit.api.estimate_table import checked_level
 from fieldfit.api.functionals import Estimate, value_and_gradient
 from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import seed, whole_number
@@ -133,7 +133,7 @@ class Bootstrap:
         >>> fit.bootstrap(20).conf_int(0.9, "x0:x1").shape
         (1, 2)
         """
-        half_width(level)
+        checked_level(level)
         return _percentiles(self._values()[:, self._places(parameters)], level).T
 
     def table(self, level: float = 0.95, parameters: object = None) -> pd.DataFrame:
@@ -192,7 +192,7 @@ class Bootstrap:
         >>> fit.bootstrap(20).functional({"x0": 1, "x1": -1}).level
         0.95
         """
-        half_width(level)
+        checked_level(level)
         fit = self.fit
         if callable(g):
             default, value = getattr(g, "__name__", "g"), _number(g(fit.theta.copy()))

@@ -42,12 +42,22 @@ class EstimateTable:
 
     @classmethod
     def tested(
-        cls, what: str, names: Sequence[str], estimate: FloatArray, errors: FloatArray, half: float
+        cls,
+        what: str,
+        names: Sequence[str],
+        estimate: FloatArray,
+        errors: FloatArray,
+        half: float,
+        degrees: float = math.inf,
     ) -> EstimateTable:
-        """Estimates with z, p-values and intervals of ``half`` standard errors to each side; NaN without an error."""
+        """Estimates with z, p-values and intervals of ``half`` standard errors to each side; NaN without an error.
+
+        ``degrees`` of freedom of the errors: p-values are those of Student's t.
+        """
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             z = np.where(errors > 0, estimate / errors, np.nan)
-        return cls(what, names, estimate, errors, z, two_sided(z), estimate - half * errors, estimate + half * errors)
+        p = two_sided(z, degrees)
+        return cls(what, names, estimate, errors, z, p, estimate - half * errors, estimate + half * errors)
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> EstimateTable:
@@ -77,26 +87,42 @@ def parameter_estimates(
     fit: StandardErrors, level: float = 0.95, kind: Kind = "robust", parameters: object = None
 ) -> EstimateTable:
     """`Fit.table` in plain arrays."""
-    half = half_width(level)
+    checked_level(level)
     names: Sequence[str] = fit.model.parameter_names
     places = np.arange(len(names)) if parameters is None else places_of(parameters, names)
     errors = fit.standard_errors(kind, parameters)
-    return EstimateTable.tested("parameter", [names[int(place)] for place in places], fit.theta[places], errors, half)
+    chosen = [names[int(place)] for place in places]
+    degrees = fit.accuracy(kind).degrees
+    return EstimateTable.tested("parameter", chosen, fit.theta[places], errors, half_width(level, degrees), degrees)
 
 
-def two_sided(z: FloatArray) -> FloatArray:
-    """P(|normal| ≥ |z|)."""
+def two_sided(z: FloatArray, degrees: float = math.inf) -> FloatArray:
+    """P(|T| ≥ |z|) with T of Student's t distribution, the normal one for ∞ ``degrees``."""
+    if math.isfinite(degrees):
+        from scipy.special import stdtr
+
+        return np.asarray(2.0 * stdtr(degrees, -np.abs(z)))
     scaled = np.abs(z) / math.sqrt(2)
     return np.array([math.erfc(value) for value in scaled.ravel().tolist()]).reshape(scaled.shape)
 
 
-def half_width(level: float) -> float:
-    """The half-width of an interval of this level in standard errors."""
-    from statistics import NormalDist
-
+def checked_level(level: float) -> float:
+    """A confidence level."""
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
         raise FieldfitError(f"The confidence level must be between 0 and 1; got {level!r}.")
-    return NormalDist().inv_cdf(0.5 + float(level) / 2)
+    return float(level)
+
+
+def half_width(level: float, degrees: float = math.inf) -> float:
+    """The half-width of an interval of this level in standard errors, by Student's t with these ``degrees``."""
+    upper = 0.5 + checked_level(level) / 2
+    if math.isfinite(degrees):
+        from scipy.special import stdtrit
+
+        return float(stdtrit(degrees, upper))
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(upper)
 
 
 #: Most parameters for which effects replace the parameters automatically.

@@ -94,6 +94,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "separated": list(fit.separated),
         "cost": None if fit.cost is None else fit.cost.to_dict(),
         "total_weight": None if moments is None else moments.total,
+        "degrees": None if moments is None or not np.isfinite(moments.degrees) else moments.degrees,
         "errors_from": None if moments is None else moments.method.removesuffix(_AS_SAVED),
         "weights": weights,
         "refinement": None
@@ -295,7 +296,10 @@ def _read_moments(path: str | os.PathLike[str], header: Plain, arrays: Arrays, r
     total = float(header["total_weight"])
     if not 0 < total < np.inf:
         raise FileFormatError(f"{path} has samples of the total weight {total}.")
-    return Moments(bread, meat, total, str(header["errors_from"]) + _AS_SAVED)
+    degrees = np.inf if header["degrees"] is None else float(header["degrees"])
+    if not degrees > 0:
+        raise FileFormatError(f"{path} has standard errors with {degrees} degrees of freedom.")
+    return Moments(bread, meat, total, str(header["errors_from"]) + _AS_SAVED, degrees=degrees)
 
 
 def _by_parameter(path: str | os.PathLike[str], arrays: Arrays, name: str, r: int, dtype: type) -> Array:

@@ -5,6 +5,7 @@ Var g(θ̂) = ∇gᵀ Cov(θ̂) ∇g
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Estimate:
         Kind of the standard error.
     caution : str, default: ""
         Why there is no standard error, or why not to rely on it.
+    degrees : float, default: inf
+        Degrees of freedom of the standard error: intervals and p-values are by Student's t.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class Estimate:
     level: float
     kind: str
     caution: str = ""
+    degrees: float = math.inf
 
     @property
     def identified(self) -> bool:
@@ -104,7 +108,7 @@ class Estimate:
         >>> fit.functional("x0").p(null=0.5) < 0.05
         True
         """
-        return float(two_sided(np.array(self.z(null))))
+        return float(two_sided(np.array(self.z(null)), self.degrees))
 
     def __str__(self) -> str:
         if not self.identified:

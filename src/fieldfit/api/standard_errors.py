@@ -21,7 +21,7 @@ from fieldfit.api.cautions import (
     under_model,
     without_spread,
 )
-from fieldfit.api.estimate_table import EstimateTable, half_width, parameter_estimates
+from fieldfit.api.estimate_table import EstimateTable, checked_level, half_width, parameter_estimates
 from fieldfit.api.functionals import Estimate, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
@@ -198,7 +198,7 @@ class StandardErrors(FitState):
         return self.zeroed | self.at_infinity | without_spread(self, kind)
 
     def conf_int(self, level: float = 0.95, kind: Kind = "robust", parameters: object = None) -> FloatArray:
-        """Compute normal confidence intervals.
+        """Compute confidence intervals: normal ones, and by Student's t for spatial errors of one sample.
 
         Parameters
         ----------
@@ -216,7 +216,9 @@ class StandardErrors(FitState):
         >>> fit.conf_int(0.9, parameters=["x0:x1"]).round(2)
         array([[0.61, 0.98]])
         """
-        half = half_width(level) * self.standard_errors(kind, parameters)
+        checked_level(level)
+        errors = self.standard_errors(kind, parameters)
+        half = half_width(level, self.accuracy(kind).degrees) * errors
         centre = self.theta
         if parameters is not None:
             centre = centre[places_of(parameters, self.model.parameter_names)]
@@ -280,14 +282,16 @@ class StandardErrors(FitState):
         from fieldfit.models.effects import effects
 
         made = effects(self.model.as_field("The effects of states"), coding)
-        accuracy, half = self.accuracy(kind), half_width(level)
+        checked_level(level)
+        accuracy = self.accuracy(kind)
+        half = half_width(level, accuracy.degrees)
         with stepped("standard errors", range(len(made.matrix))) as rows:
             errors = np.array([_root(float(accuracy.covariance_of(made.matrix[[k]])[0, 0])) for k in rows])
         concerned = made.matrix != 0
         zeros_only = concerned[:, self.zeroed].any(axis=1) & ~concerned[:, self.active].any(axis=1)
         unknown = concerned[:, self.at_infinity | without_spread(self, kind)].any(axis=1)
         errors[zeros_only | unknown] = np.nan
-        return EstimateTable.tested("effect", made.names, made.at(self.theta), errors, half).frame()
+        return EstimateTable.tested("effect", made.names, made.at(self.theta), errors, half, accuracy.degrees).frame()
 
     def functional(
         self,
@@ -331,7 +335,7 @@ class StandardErrors(FitState):
         >>> print(fit.functional({"x0:x1": 1, "x1:x2": -1}, name="difference"))
         difference: 0.248638, standard error 0.155 (robust), 95% interval [-0.0543264, 0.551601]
         """
-        half = half_width(level)
+        checked_level(level)
         fit = self._without_pull if debias else self
         default_name, value, slope = value_and_gradient(g, gradient, fit.theta, fit.model.parameter_names)
         if debias and fit.theta is self.theta:
@@ -340,6 +344,7 @@ class StandardErrors(FitState):
             value += debiased_value(fit, slope)
         accuracy = fit.accuracy(kind)
         error = _root(float(accuracy.covariance_of(slope[None])[0, 0]))
+        half = half_width(level, accuracy.degrees)
         note = few_samples(fit, kind) or no_spread(fit, kind) or simulated(accuracy, slope)
         if kind == "model" and not math.isnan(error):
             note = under_model(fit, kind, float(pull_of(fit, accuracy, slope[None])[0])) or note
@@ -363,8 +368,9 @@ class StandardErrors(FitState):
         elif math.isnan(error):
             note = ""
         return Estimate(
-            name or default_name, value, error, value - half * error, value + half * error, level, kind, note
-        )
+            name or default_name, value, error, value - half * error, value + half * error, level, kind, note,
+            accuracy.degrees,
+        )  # fmt: skip
 
     def plot_coefficients(
         self,
@@ -402,7 +408,7 @@ class StandardErrors(FitState):
         from fieldfit.api.estimate_table import identified_estimates
         from fieldfit.report.coefficients import plot_coefficients
 
-        half_width(level)
+        checked_level(level)
         axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.estimator}"
         chosen = parameters is not None
         estimates = (

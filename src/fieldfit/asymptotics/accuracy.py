@@ -14,6 +14,7 @@ is given as NaN, never as 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,6 +39,8 @@ class Moments:
     """Bread H/N (without the penalty) and meat M/N, N = ``total`` the number of samples (or Σw).
 
     ``method`` says how they were found. ``replicates()`` has the same from parts of the simulated data, if simulated.
+    ``degrees`` are the degrees of freedom of the meat: a variance from it, over its mean, is about a χ² over ``degrees``.
+    They are ∞ where it is the sum over many independent samples.
     """
 
     bread: FloatArray
@@ -45,6 +48,7 @@ class Moments:
     total: float
     method: str
     replicates: Replicates | None = field(default=None, repr=False)
+    degrees: float = math.inf
 
 
 class Accuracy(Protocol):
@@ -53,6 +57,10 @@ class Accuracy(Protocol):
     @property
     def method(self) -> str:
         """How bread and meat were found."""
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the variances, for quantiles of Student's t; ∞ for those of the normal distribution."""
 
     def solve(self, directions: FloatArray) -> FloatArray:
         """(H + P)⁻¹ a for each row a of ``directions`` (q, r); NaN where a is not identified, 0 at fixed parameters."""
@@ -114,6 +122,11 @@ class DenseAccuracy:
     def method(self) -> str:
         """How bread and meat were found."""
         return self.moments.method
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the variances."""
+        return self.moments.degrees
 
     @cached_property
     def bread(self) -> RangeInverse:

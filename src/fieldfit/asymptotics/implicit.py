@@ -18,6 +18,7 @@ alone 160 were not enough.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -262,6 +263,11 @@ class ImplicitAccuracy:
     variance: ScoreVariance
     method: str
     identity: float | None = None
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the variances: many independent samples."""
+        return math.inf
 
     @property
     def _theta(self) -> FloatArray:

@@ -11,6 +11,9 @@ Politis and Romano (1995). Under the model the terms of two components are uncor
 its neighbours, so that a flat top loses nothing of a pseudo-likelihood; what decays farther out is for models that are
 not quite right and for exact sums over long blocks. M has mean (1 − κ/N) of the variance, κ the mean sum of K over a
 site, because the terms add up to 0; this is corrected.
+
+A variance from M varies itself. For Gaussian terms without dependence its relative variance is 2 κ₂/N, κ₂ the mean sum
+of K² over a site, which is that of a χ² with N/κ₂ degrees of freedom (Satterthwaite). Intervals use Student's t with these.
 """
 
 from __future__ import annotations
@@ -37,11 +40,15 @@ _LEAST_RATIO = 0.05
 
 @dataclass(frozen=True)
 class SpatialMeat:
-    """``matrix`` (r, r) is M of all samples, a sum; ``bandwidth`` the one used; ``raised`` whether M had to be raised."""
+    """``matrix`` (r, r) is M of all samples, a sum; ``bandwidth`` the one used; ``raised`` whether M had to be raised.
+
+    ``degrees`` are its degrees of freedom.
+    """
 
     matrix: FloatArray
     bandwidth: int
     raised: bool
+    degrees: float
 
 
 def spatial_meat(located: LocatedScores, neighbours: Ragged, bandwidth: int | None = None) -> SpatialMeat:
@@ -59,24 +66,26 @@ def spatial_meat(located: LocatedScores, neighbours: Ragged, bandwidth: int | No
     # A penalty makes the sum of the terms nonzero; they vary around their mean.
     mean = located.terms.sum(axis=0) / max(count, 1)
     centred = [np.where(occupied[:, None], field - mean, 0.0) for field in located.fields(m)]
-    total, alone, weight = np.zeros((r, r)), np.zeros((r, r)), 0.0
+    total, alone, weight, squares = np.zeros((r, r)), np.zeros((r, r)), 0.0, 0.0
     for start in range(0, m, _SITES_AT_A_TIME):
         rows = np.arange(start, min(start + _SITES_AT_A_TIME, m))
         kernel = _kernel(adjacency, rows, chosen)
-        weight += float((kernel @ occupied.astype(np.float64))[occupied[rows]].sum())
+        sites = occupied.astype(np.float64)
+        weight += float((kernel @ sites)[occupied[rows]].sum())
+        squares += float((kernel.power(2) @ sites)[occupied[rows]].sum())
         for field in centred:
             total += field[rows].T @ (kernel @ field)
             alone += field[rows].T @ field[rows]
     kappa = weight / max(int(occupied.sum()), 1)
     if kappa >= count / 2:
         if bandwidth is None:  # too few sites for every bandwidth
-            return SpatialMeat(np.full((r, r), np.nan), chosen, False)
+            return SpatialMeat(np.full((r, r), np.nan), chosen, False, np.inf)
         raise DataError(
             f"Spatial standard errors with a bandwidth of {chosen} join each site to {kappa:.0f} of {count}: too many to "
             f"learn a variance from. Use a smaller bandwidth, or kind='model'."
         )
     matrix, raised = _raised((total + total.T) / 2 / (1 - kappa / count), alone)
-    return SpatialMeat(matrix, chosen, raised)
+    return SpatialMeat(matrix, chosen, raised, n_samples * int(occupied.sum()) ** 2 / squares)
 
 
 def _adjacency(neighbours: Ragged) -> csr_array:

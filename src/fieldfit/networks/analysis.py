@@ -40,7 +40,7 @@ class Analysis:
         A row for each pair: `edge_intervals`, and with a bootstrap the columns of `NetworkBootstrap.edges`.
     nodes : DataFrame
         A row for each variable: mean, threshold, `centrality`, `centrality_intervals`, predictability, and after a
-        bootstrap percentiles of betweenness and closeness.
+        bootstrap ``betweenness_bootstrap_lower``, …: percentiles of betweenness and closeness over its networks.
 
     Examples
     --------
@@ -217,7 +217,8 @@ def analyse(
         more = drawn.edges(level).drop(columns=["weight", "se"]).rename(columns=columns)
         edges = edges.merge(more, on=["from", "to"])
         # Percentiles of the penalised network; strength and expected influence have confidence intervals already.
-        nodes = nodes.join(drawn.centrality(level).filter(regex="^(betweenness|closeness)_"))
+        percentiles = drawn.centrality(level).filter(regex="^(betweenness|closeness)_")
+        nodes = nodes.join(percentiles.rename(columns=lambda name: name.replace("_", "_bootstrap_")))
     rows = answers.codes[answers.whole]
     nodes.insert(0, "mean", rows.mean(axis=0))
     nodes.insert(1, "threshold", network.thresholds)

@@ -5,6 +5,7 @@ With B = −A ∂ḡ/∂θ + P/n and u = B⁻ᵀa, the function aᵀθ̂ has the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, cast
@@ -140,6 +141,11 @@ class LocalAccuracy:
     def method(self) -> str:
         """How bread and meat were found."""
         return "the data, by sparse solves"
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the variances: many independent samples."""
+        return math.inf
 
     def solve(self, directions: FloatArray) -> FloatArray:
         """B⁻ᵀ a / n for each row a of ``directions`` (q, r); 0 at fixed parameters."""
