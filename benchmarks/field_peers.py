@@ -205,7 +205,7 @@ def _reached(log: Path) -> tuple[int, float]:
     return int(last[0]), float(last[rows[start].index("Pearson")])
 
 
-def against_adabmdca(name: str = "PF00018", chains: int = 500, limit: int = 240) -> None:
+def against_adabmdca(name: str = "PF00018", chains: int = 500, limit: int = 120) -> None:
     """Boltzmann learning by adabmDCA: to its default correlation of 0.95 of pair frequencies, or ``limit`` CPU seconds."""
     if "ADABMDCA" not in os.environ:
         print("adabmDCA: skipped, ADABMDCA is not set")
@@ -229,8 +229,7 @@ def against_adabmdca(name: str = "PF00018", chains: int = 500, limit: int = 240)
             [program, "contacts", "-o", folder, "-p", str(parameters), "--alphabet", "protein", "--device", "cpu"],
             check=True, capture_output=True, env=one,
         )  # fmt: skip
-        (file,) = (path for path in Path(folder).iterdir() if "norm" in path.name or "contact" in path.name)
-        table = np.loadtxt(file, delimiter=",", skiprows=0 if file.suffix == ".txt" else 1)
+        table = np.loadtxt(Path(folder) / "contact_map.csv", delimiter=",", skiprows=1)
     pairs, scores = table[:, :2].astype(int), table[:, 2]
     kept = pairs[:, 0] < pairs[:, 1]
     ours, precision, _ = our_contacts(name, "evcouplings")
