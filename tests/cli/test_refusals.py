@@ -57,15 +57,28 @@ def test_columns_with_values_of_their_own(refused, run, tmp_path):
     assert run("fit", "potts", path, "--states", "no,yes", "--sigma2", "1").code == 0
 
 
+def test_all_columns_that_are_no_variables_are_named_at_once(refused, run, tmp_path):
+    path = tmp_path / "survey.csv"
+    rows = [f"P{k},{k % 2},{k // 2 % 2},{k // 3 % 2},my remark {k % 4},{18 + k}" for k in range(40)]
+    path.write_text("\n".join(["who,a,b,c,the remarks,age", *rows]) + "\n")
+    told = refused("plan", "boltzmann", path)
+    assert "'P0' in line 2 of" in told
+    assert "Leave them out with --leave-out 'who,the remarks,age', or recode" in told
+    assert "--header" not in told
+    assert run("fit", "boltzmann", path, "--leave-out", "who,the remarks,age", "--sigma2", 1).code == 0
+    told = refused("network", path)
+    assert "leave them out (--leave-out 'who,the remarks,age')" in told
+
+
 def test_columns_of_a_potts_model_share_their_states(refused, run, tmp_path):
     path = tmp_path / "cells.csv"
     path.write_text("smoker,dose\n" + "yes,low\nno,mid\nyes,high\nno,low\n" * 5)
     told = refused("fit", "potts", path)
-    assert "'smoker' (no, yes) and 'dose' (high, low, mid) have no value in common" in told
+    assert "have no value in common with 'smoker' (no, yes): 'dose': high, low, mid." in told
     assert "ff.MarkovRandomField in Python" in told
     assert run("fit", "potts", path, "--states", "no,yes,low,mid,high", "--sigma2", 1).code == 0
     path.write_text("who,a,b\n" + "".join(f"{k},{k % 3},{k * k % 3}\n" for k in range(30)))
-    assert "'who' has 30 different values in 30 rows, like an identifier" in refused("fit", "potts", path)
+    assert "'who' has 30 different values in 30 rows, like identifiers" in refused("fit", "potts", path)
     assert run("fit", "potts", path, "--leave-out", "who", "--sigma2", 1).code == 0
 
 

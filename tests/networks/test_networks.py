@@ -72,8 +72,10 @@ def test_rows_with_missing_values_are_left_out_with_a_warning(frame):
 
 
 def test_what_a_network_cannot_use_is_refused(frame):
-    with pytest.raises(DataError, match=r"'age' has 800 different values .* use by='age'"):
-        networks.read_responses(frame.assign(age=np.arange(800)))
+    with pytest.raises(
+        DataError, match=r"'age' has 20 different values .*use networks.compare_groups\(data, by='age'\)"
+    ):
+        networks.read_responses(frame.assign(age=np.arange(800) % 20))
     with pytest.raises(DataError, match=r"'f' has the value 1 in every row.*leave_out=\['f'\]"):
         networks.read_responses(frame.assign(f=1))
     with pytest.raises(DataError, match="'Group' looks like the group of each row"):
@@ -107,6 +109,23 @@ def test_what_a_network_cannot_use_is_refused(frame):
     with pytest.raises(DataError, match=r"'f' looks like the group .*its values are words.*--by f"):
         networks.read_responses(words)
     assert networks.read_responses(words, by="f").names == ("a", "b", "c", "d", "e")
+
+
+def test_all_columns_that_a_network_cannot_use_are_named_at_once(frame):
+    survey = frame.assign(
+        who=np.arange(800), note=["a", "b", "c", "d"] * 200, one=1, clinic=["case", "control"] * 400
+    )
+    with pytest.raises(
+        DataError, match=r"two values: 'who' has 800 .*; 'note' has 4 .*; 'one' has the value 1"
+    ) as told:
+        networks.nodewise_network(survey)
+    assert "leave_out=['who', 'note', 'one']), or --leave-out who,note,one on the command line" in str(told.value)
+    assert "use networks.compare_groups(data, by='clinic') (--by clinic)" in str(told.value)
+    # What the message says works.
+    answers = networks.read_responses(survey, leave_out=["who", "note", "one", "clinic"])
+    assert networks.nodewise_network(answers).names == tuple("abcde")
+    grouped = networks.read_responses(survey, leave_out=["who", "note", "one"], by="clinic")
+    assert tuple(networks.compare_groups(grouped, permutations=2).groups) == ("case", "control")
 
 
 @pytest.mark.parametrize("copy", [lambda a: a, lambda a: 1 - a])

@@ -1,13 +1,16 @@
 """The joint L1 path with missing values, interaction screening, and moments of data and network."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import fieldfit as ff
 from fieldfit import networks
+from fieldfit.api.runaway import runaway
 from fieldfit.data.samples import Table
 from fieldfit.policies import as_policy
-from fieldfit.types import FieldfitWarning, ModelError, WidthError
+from fieldfit.types import ModelError, RunawayWarning, WidthError
 
 
 def conditional_gradient(x, couplings, thresholds):
@@ -156,14 +159,50 @@ def test_moments_of_a_fit_are_those_of_its_network(frame):
         networks.compare_moments(frame, three)
 
 
-def test_a_network_that_runs_away_gets_a_warning(frame):
-    couplings = np.full((5, 5), 3.0)
+def _attracting(m, coupling, threshold):
+    couplings = np.full((m, m), coupling)
     np.fill_diagonal(couplings, 0.0)
-    far = networks.Network(tuple("abcde"), couplings, np.full(5, -2.0), 800, "by hand")
-    with pytest.warns(FieldfitWarning, match="runs away from the data: the mean of"):
+    return networks.Network(tuple(f"x{j}" for j in range(m)), couplings, np.full(m, threshold), 800, "by hand")
+
+
+def test_a_network_with_other_means_gets_a_warning_with_a_remedy_that_helps(frame):
+    network = networks.nodewise_network(frame)
+    far = networks.Network(network.names, network.couplings, network.thresholds + 2.0, 800, "by hand")
+    with pytest.warns(RunawayWarning, match="does not have the means of the data: the mean of") as told:
         found = networks.compare_moments(frame, far, draws=500)
     assert found.runs_away
-    assert any("runs away" in text.get_text() for text in found.draw().texts)
+    assert not found.second_mode
+    assert "not a second mode" in str(told[0].message)
+    assert 'networks.refit(data, network, policy="FL")' in str(told[0].message)
+    assert "its means are not those of the data" in repr(found)
+    assert any("far from the data's" in text.get_text() for text in found.draw().texts)
+    again = networks.compare_moments(frame, networks.refit(frame, far, policy="FL"), draws=5000)
+    assert not again.runs_away
+    assert again.drift < 0.03
+
+
+def test_a_network_with_a_second_mode_says_so():
+    x = (np.random.default_rng(0).random((400, 12)) < 0.05).astype(int)
+    # Chains from the data stay near 0, and chains from random states find the mode of ones.
+    two = _attracting(12, 1.6, -8.0)
+    with pytest.warns(RunawayWarning, match="chains that start from random states. It depends on the start"):
+        found = networks.compare_moments(x, two, draws=500)
+    assert found.second_mode
+    assert "runs away" in repr(found)
+
+
+@pytest.mark.parametrize(("yes", "no", "far"), [(0.75, 0.06, True), (0.7, 0.1, False)])
+def test_a_fit_and_a_comparison_of_moments_have_one_criterion(yes, no, far):
+    """Answers of two kinds of people: a pairwise field fitted by PL1 may not have their means, with any start of chains."""
+    random = np.random.default_rng(2)
+    x = (random.random((400, 12)) < np.where(random.random(400) < 0.4, yes, no)[:, None]).astype(int)
+    model = ff.BoltzmannMachine(12, biases=True)
+    fit = ff.fit(model, x, "PL1", check_drift=False)
+    exact = np.array([marginal[1] for marginal in model.marginals(fit.theta)])
+    assert (np.abs(exact - x.mean(axis=0)).max() > 0.1) == far
+    with pytest.warns(RunawayWarning) if far else contextlib.nullcontext():
+        assert networks.compare_moments(x, fit).runs_away == far
+    assert bool(runaway(fit)) == far
 
 
 def test_many_variables_have_drawn_triplets():

@@ -15,9 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 _RUNAWAY = (
-    "A stronger penalty (a much smaller sigma2, or l1) keeps it near the data, and so does FL where it is possible. A "
-    "second stage ('PL1 >> optimal') does not help by itself: it starts from the first estimate, so it needs the stronger "
-    "penalty too."
+    "FL, where it is possible ('PL1 >> FL' is quicker), has the means of the data. A stronger penalty (a smaller sigma2, "
+    "or l1) may keep the model near them: compare several values. A second stage ('PL1 >> optimal') may not help by "
+    "itself: it starts from the first estimate, so it may need the stronger penalty too."
 )
 
 

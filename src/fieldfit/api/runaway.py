@@ -1,9 +1,11 @@
 """Check after a fit that the model does not run away from the data.
 
 A field fitted by conditional likelihoods may have a second mode far from the data. Gibbs chains that start from the
-data then move to that mode, and samples from such a field are useless. Two rules see it:
+data then move to that mode, and samples from such a field are useless. A field of a wrong form may also have other means
+than the data without a second mode. Two rules see it:
 
-- the means over all chains are far from those of the data;
+- the means of the field, by exact sums or over all chains, are far from those of the data (`allowed_difference`, which
+  `networks.compare_moments` uses too);
 - several chains go beyond all rows of the data in one direction, as in a second mode that has a small share of the
   samples. If the field had the distribution of the data, K chains and n rows would be n + K samples of it, and the
   chance that the k furthest of them are all chains is C(K, k) / C(n + K, k). The direction is that of one more chain.
@@ -30,13 +32,15 @@ from fieldfit.types import Array, BoolArray, FloatArray, IntArray
 if TYPE_CHECKING:
     from fieldfit.api.state import FitState
 
-#: A model has drifted from the data if means differ by more than this plus three standard errors.
+#: A model has drifted from the data if means differ by more than this, and by more than three standard errors.
 DRIFT = 0.1
+#: Most joint states over which means are summed exactly: about 0.1 s.
+_MOST_EXACT_STATES = 1 << 18
 #: The chance of the second rule for a field with the distribution of the data: that of three standard errors.
 _CHANCE = 0.0027
-#: Chains (fewest, most), sweeps (fewest, with which a chain can leave the data, and most), draws of each chain, and the
-#: largest number of terms that the check may add up: less than half a second.
-_CHAINS, _SWEEPS, _DRAWS, _MOST_TERMS = (16, 128), (30, 400), 5, 270_000_000
+#: Chains, sweeps (with the fewest, a chain can leave the data) and draws of each chain (fewest, most), and the largest
+#: number of terms that the check may add up: less than half a second.
+_CHAINS, _SWEEPS, _DRAWS, _MOST_TERMS = (16, 128), (30, 400), (5, 20), 270_000_000
 #: Fewest variables: for smaller models the check would take as long as the fit.
 _FEWEST_VARIABLES = 10
 #: Most entries of the indicators of rows that the second rule compares with the chains.
@@ -66,10 +70,11 @@ def drift_of(model: Model, dataset: Dataset, theta: FloatArray, total: float, se
     field = model.as_field("A comparison of means")
     states = _GroupStates.of(field, groups)
     means = states.averages(state_means(field, dataset.codes, dataset.sample_weight))
-    if field.n_states <= min(MOST_SUMMED_STATES, field.largest_table):
-        exact = np.concatenate([marginal[1:] for marginal in field.marginals(theta)])
-        clause = _drift(states, means, states.averages(exact), total, 0)
-        return clause and f"by exact sums, {clause}"
+    if summed := field.n_states <= min(_MOST_EXACT_STATES, field.largest_table):
+        exact = states.averages(np.concatenate([marginal[1:] for marginal in field.marginals(theta)]))
+        clause = _drift(states, means, exact, total, np.zeros_like(exact))
+        if clause or field.n_states <= MOST_SUMMED_STATES:
+            return clause and f"by exact sums, {clause}"
     run = _gibbs_run(field, dataset, theta, seed)
     if run is None:
         return ""
@@ -77,7 +82,9 @@ def drift_of(model: Model, dataset: Dataset, theta: FloatArray, total: float, se
     of_chains = (
         states.sums(drawn.reshape(-1, drawn.shape[2])).reshape(*drawn.shape[:2], -1).mean(axis=0) / states.members
     )
-    clause = _drift(states, means, of_chains.mean(axis=0), total, len(of_chains))
+    # The draws of one chain may be strongly correlated. Chains are independent, so their spread has the error.
+    noise = of_chains.std(axis=0, ddof=1) / np.sqrt(len(of_chains))
+    clause = "" if summed else _drift(states, means, of_chains.mean(axis=0), total, noise)
     clause = clause or _escape(states, means, of_chains, dataset.codes, seed)
     return clause and f"in a Gibbs run of {sweeps} sweeps that starts from rows of the data, {clause}"
 
@@ -117,16 +124,21 @@ class _GroupStates:
         return np.stack([np.bincount(self.place, row) for row in indicators])
 
 
-def _drift(states: _GroupStates, means: FloatArray, drawn: FloatArray, total: float, chains: int) -> str:
-    """Which mean of the model (of independent chains; 0: exact) differs from that of the data by more than `DRIFT`."""
-    # The draws of one chain may be strongly correlated, so the error is based on the number of chains. Sites of a
-    # group depend on each other, so k sites count as √k. One sample of each value is added, because a value that all
-    # of few samples have is not certain.
-    root = np.sqrt(states.members)
-    size = total * root
+def allowed_difference(means: FloatArray, size: FloatArray | float, noise: FloatArray) -> FloatArray:
+    """How far means of a model may be from ``means`` (k,) of ``size`` samples before the model counts as far from the data.
+
+    It is `DRIFT` or three standard errors of the data's means, whichever is larger, and three standard errors ``noise``
+    (k,) of the model's means, 0 for exact ones.
+    """
+    # One sample of each value is added, because a value that all of few samples have is not certain.
     share = (size * means + 1.0) / (size + 2.0)
-    noise = 1.0 / size + (1.0 / (chains * root) if chains else 0.0)
-    apart = np.abs(drawn - means) - DRIFT - 3.0 * np.sqrt(share * (1.0 - share) * noise)
+    return np.asarray(np.maximum(DRIFT, 3.0 * np.sqrt(share * (1.0 - share) / size)) + 3.0 * noise)
+
+
+def _drift(states: _GroupStates, means: FloatArray, drawn: FloatArray, total: float, noise: FloatArray) -> str:
+    """Which mean of the model is further from that of the data than allowed; ``noise`` has the errors of the model's."""
+    # Sites of a group depend on each other, so k sites count as √k.
+    apart = np.abs(drawn - means) - allowed_difference(means, total * np.sqrt(states.members), noise)
     far = int((apart > 0).sum())
     if not far:
         return ""
@@ -168,11 +180,11 @@ def _gibbs_run(model: FieldModel, dataset: Table, theta: FloatArray, seed: int) 
     rows = np.flatnonzero((codes >= 0).all(axis=1))
     if not len(rows):
         return None
-    after = 2 * _DRAWS
     most = _MOST_TERMS // _terms(model)  # sweeps of all chains
     # More chains than rows would start from the same states.
-    chains = min(max(most // (_SWEEPS[1] + after), _CHAINS[0]), _CHAINS[1], max(len(rows), _CHAINS[0]))
-    sweeps = min(most // chains - after, _SWEEPS[1])
+    chains = min(max(most // (_SWEEPS[1] + 2 * _DRAWS[1]), _CHAINS[0]), _CHAINS[1], max(len(rows), _CHAINS[0]))
+    draws = min(max(most // chains // 10, _DRAWS[0]), _DRAWS[1])
+    sweeps = min(most // chains - 2 * draws, _SWEEPS[1])
     if sweeps < _SWEEPS[0]:
         return None
     random = np.random.default_rng(seed)
@@ -181,13 +193,13 @@ def _gibbs_run(model: FieldModel, dataset: Table, theta: FloatArray, seed: int) 
     drawn = gibbs_sample(
         model.graph,
         model.log_tables(theta),
-        chains * _DRAWS,
+        chains * draws,
         seed,
         start=start,
         burn_in=sweeps,
         thin=2,
     )
-    return drawn.reshape(_DRAWS, chains, -1), sweeps
+    return drawn.reshape(draws, chains, -1), sweeps
 
 
 def _terms(model: FieldModel) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from ast import literal_eval
 
 from fieldfit.cli.invocation import options
 
@@ -59,12 +60,17 @@ _RULES = (
     (re.compile(r"plan\.table has all \(on the command line: (.+?)\)"), lambda match: f"all are shown with {match[1]}"),
     (re.compile(r"\bresume=True \(--resume\)"), lambda match: "--resume"),
     (re.compile(r"--extend \(extend=True\)"), lambda match: "--extend"),
-    (re.compile(r"leave_out=\[\S+\], or (--leave-out .+?) on the command line"), lambda match: match[1]),
-    (re.compile(r"by=\S+ \((--by .+?)\)"), lambda match: match[1]),
+    (re.compile(r"networks\.read_responses\(data, leave_out=\[.+?\]\), or (--leave-out .+?) on the command line"),
+     lambda match: match[1]),
+    (re.compile(r"networks\.compare_groups\(data, by=.+?\) \((--by .+?)\)"), lambda match: match[1]),
+    (re.compile(r"eave (\[.+?\]) out of the data"),
+     lambda match: f"eave them out with --leave-out {shlex.quote(','.join(literal_eval(match[1])))}"
+     if _has("--leave-out") else match[0]),
     (re.compile(r"in columns \(--columns\)"), lambda match: "in --columns"),
     (re.compile(r"(eave (?:it|the column|such columns) out) of the data"),
      lambda match: f"{match[1]} with --leave-out" if _has("--leave-out") else match[0]),
-    (re.compile(r"with columns=\[…\]"), lambda match: "with --columns"),
+    (re.compile(r"Choose the columns first, as in data\[\[…\]\]"),
+     lambda match: "Choose the columns with --columns or --leave-out"),
     (re.compile(r"\bunseen_transitions='zero'"), lambda match: "no --forbid-unseen"),
     (re.compile(r"\bunseen_transitions='forbidden'"), lambda match: "--forbid-unseen"),
     (re.compile(r"\bheader=True\b"), lambda match: "--header"),

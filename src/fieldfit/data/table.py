@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _COUNT_NAMES = frozenset({"cases", "count", "counts", "freq", "frequency", "n", "number", "weight", "weights"})
 #: A column of integers with more values than this may have counts.
 _FEW_VALUES = 5
+#: Most entries of an array in which a refusal lists all columns with values that are not states.
+_MOST_CHECKED_ENTRIES = 10_000_000
 
 __all__ = ["Table", "constant_columns", "read_table"]
 
@@ -91,7 +93,7 @@ def read_table(
     if isinstance(wanted, list) and raw.m != len(wanted):
         raise DataError(
             f"Wrong number of columns: {raw.source} has {raw.m} and the model has {counted(len(wanted), 'variables')}. "
-            "Choose the columns with columns=[…]."
+            "Choose the columns first, as in data[[…]]."
         )
     known_states = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
     codes, column_states = _codes(raw, known_states)
@@ -306,7 +308,7 @@ def _codes(raw: RawTable, known_states: list[States] | None) -> tuple[Int32Array
     codes = np.empty((raw.n, raw.m), np.int32)
     column_states = []
     for j in range(raw.m):
-        codes[:, j], states = _column_codes(raw, j, None if known_states is None else known_states[j])
+        codes[:, j], states = _column_codes(raw, j, known_states)
         column_states.append(states)
     return codes, column_states
 
@@ -333,12 +335,12 @@ def _numeric_codes(
     if outside is not None:
         row, j = outside
         value = raw.matrix[row, j].item()
-        _refuse(raw, row, j, value, "infinite" if np.isinf(value) else "not one of its states", column_states[j])
+        _refuse(raw, row, j, value, "infinite" if np.isinf(value) else "not one of its states", column_states)
     return codes, column_states
 
 
-def _column_codes(raw: RawTable, j: int, states: States | None) -> tuple[Int32Array, States]:
-    column = raw.column(j)
+def _column_codes(raw: RawTable, j: int, known_states: list[States] | None) -> tuple[Int32Array, States]:
+    column, states = raw.column(j), None if known_states is None else known_states[j]
     try:
         if states is not None:
             table = codes_for_states(column.values, states)
@@ -355,7 +357,7 @@ def _column_codes(raw: RawTable, j: int, states: States | None) -> tuple[Int32Ar
                 f"The category {bad.value!r:.80} of column {raw.names[j]!r} is {bad.reason}"
                 f"{_allowed(states)}. Remove it from the categories, or add it to the states."
             ) from bad
-        _refuse(raw, int(rows[0]), j, bad.value, bad.reason, states)
+        _refuse(raw, int(rows[0]), j, bad.value, bad.reason, known_states)
     # The last place, index −1, is for missing values.
     return np.append(table, np.int32(-1))[column.indices], states
 
@@ -392,19 +394,43 @@ def _tell_counts(name: str, weight: FloatArray) -> None:
         )
 
 
-def _refuse(raw: RawTable, row: int, j: int, value: object, reason: str, states: States | None) -> NoReturn:
+def _refuse(raw: RawTable, row: int, j: int, value: object, reason: str, known: list[States] | None) -> NoReturn:
+    states = None if known is None else known[j]
+    what = f"The value {value!r:.80} in {raw.place(row)}, column {raw.names[j]!r}, is {reason}{_allowed(states)}."
+    others = [] if known is None else _other_columns(raw, j, known)
+    if 0 < len(others) < raw.m - 1:
+        listed = [raw.names[k] for k in sorted([j, *others])]
+        raise DataError(
+            f"{what} {counted(len(others), 'other columns')} {'has' if len(others) == 1 else 'have'} such values too. "
+            f"Leave {listed!r} out of the data, or recode those that are variables as states.{_header(raw, row)}"
+        )
     if isinstance(value, str | int | float) and reason == "not one of its states" and _may_be_counts(raw, j):
         raise DataError(
-            f"The value {value!r:.80} in {raw.place(row)}, column {raw.names[j]!r}, is {reason}{_allowed(states)}. If the "
-            f"column has the number of samples of each row, use sample_weight={raw.names[j]!r} and weight_kind='counts'; "
-            "if it is not a variable, leave it out of the data."
+            f"{what} If the column has the number of samples of each row, use sample_weight={raw.names[j]!r} and "
+            "weight_kind='counts'; if it is not a variable, leave it out of the data."
         )
-    first = raw.lines is not None and row == 0
-    header = " If that line has the names of the columns, use header=True." if first else ""
-    raise DataError(
-        f"The value {value!r:.80} in {raw.place(row)}, column {raw.names[j]!r}, is {reason}{_allowed(states)}. "
-        f"{_remedy(raw, j, states)}{header}"
-    )
+    raise DataError(f"{what} {_remedy(raw, j, states)}{_header(raw, row)}")
+
+
+def _header(raw: RawTable, row: int) -> str:
+    """A hint for the first line of a file that was read without names."""
+    first = raw.lines is not None and row == 0 and not raw.named
+    return " If that line has the names of the columns, use header=True." if first else ""
+
+
+def _other_columns(raw: RawTable, j: int, known: list[States]) -> list[int]:
+    """The other columns with values that are not their states; none are sought in a very large array."""
+    found: list[int] = []
+    if raw.matrix is not None and raw.matrix.size > _MOST_CHECKED_ENTRIES:
+        return found
+    for k, states in enumerate(known):
+        if k == j:
+            continue
+        try:
+            codes_for_states(raw.column(k).values, states)
+        except BadValueError:
+            found.append(k)
+    return found
 
 
 def _remedy(raw: RawTable, j: int, states: States | None) -> str:

@@ -1,7 +1,9 @@
 """Compare means, correlations and triplets of a network and the data, and check that the network does not drift away.
 
 A pairwise model fitted by conditional likelihoods may have a second mode far from the data. Gibbs chains that start
-from the data then move to that mode, and the means drift away. Such a network must not be used for simulation.
+from the data then move to that mode, or chains that start from random states find it. Without a second mode, weights that
+a penalty shrank or selected may have other means than the data: chains from both starts then agree with each other, but
+not with the data. Simulate from neither.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.advice import current_advice
 from fieldfit.api.moments import central_moments, triplets_of
-from fieldfit.api.runaway import DRIFT
+from fieldfit.api.runaway import DRIFT, allowed_difference
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.network import Network
@@ -32,6 +35,10 @@ _CHAINS = 64
 _DRAWS = (10_000, 100_000)
 #: Most draws of chains that start from random states.
 _ELSEWHERE = 2000
+_REFIT = (
+    'networks.refit(data, network, policy="FL") fits its edges by full likelihood, whose means are those of the data; '
+    "where that is not possible, try refit(…, sigma2=1.0)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +83,13 @@ class NetworkMoments:
     elsewhere: FloatArray
 
     def __repr__(self) -> str:
-        away = "; the network runs away from the data" if self.runs_away else ""
+        away = ""
+        if self.runs_away:
+            away = (
+                "; the network runs away from the data"
+                if self.second_mode
+                else "; its means are not those of the data"
+            )
         far = np.abs(np.stack([self.means[1], self.elsewhere]) - self.means[0]).max(axis=1)
         return (
             f"<NetworkMoments: {self.rows:,} complete rows, {self.draws:,} draws; means differ by at most {far[0]:.3f}, in "
@@ -100,10 +113,21 @@ class NetworkMoments:
 
     @property
     def runs_away(self) -> bool:
-        """Whether a mean, from either start, differs by more than 0.1 beyond three standard errors of the data's mean."""
+        """Whether a mean, from either start, is far from that of the data.
+
+        Far is more than 0.1, more than three standard errors of the data's mean, and by more than three of the draws:
+        the criterion of the check after a `fieldfit.fit`.
+        """
         p = self.means[0]
-        allowed = DRIFT + 3.0 * np.sqrt(p * (1.0 - p) / self.rows)
-        return bool((np.abs(np.stack([self.means[1], self.elsewhere]) - p) > allowed).any())
+        noise = np.sqrt(p * (1.0 - p)) / np.sqrt([[self.draws], [min(self.draws, _ELSEWHERE)]])
+        return bool(
+            (np.abs(np.stack([self.means[1], self.elsewhere]) - p) > allowed_difference(p, self.rows, noise)).any()
+        )
+
+    @property
+    def second_mode(self) -> bool:
+        """Whether chains from the data and from random states have means that differ by more than 0.1."""
+        return bool((np.abs(self.means[1] - self.elsewhere) > DRIFT).any())
 
     def draw(self) -> Figure:
         """Return a picture with three panels: means, correlations and triplets of the network against those of the data.
@@ -184,17 +208,30 @@ def compare_moments(
     means, correlations, triplets = (np.stack(both) for both in zip(*sides, strict=True))
     moments = NetworkMoments(means, correlations, triplets, places, draws, len(rows), elsewhere)
     if moments.runs_away:
-        far = np.stack([means[1], elsewhere])
-        side, worst = np.unravel_index(int(np.abs(far - means[0]).argmax()), far.shape)
-        where = ("the data", "random states")[int(side)]
-        warnings.warn(
-            f"The network runs away from the data: the mean of {names[int(worst)]!r} is {means[0, worst]:.3f} in "
-            f"the data and {far[side, worst]:.3f} in chains that start from {where}. Do not simulate from it; a ridge "
-            "penalty (sigma2) or full likelihood keeps it near the data.",
-            RunawayWarning,
-            stacklevel=2,
-        )
+        warnings.warn(_far_words(moments, names, network), RunawayWarning, stacklevel=2)
     return moments
+
+
+def _far_words(moments: NetworkMoments, names: tuple[str, ...], network: Network | Fit) -> str:
+    """The mean that is furthest from that of the data, why, and a remedy."""
+    data, far = moments.means[0], np.stack([moments.means[1], moments.elsewhere])
+    side, worst = np.unravel_index(int(np.abs(far - data).argmax()), far.shape)
+    mean = f"the mean of {names[int(worst)]!r} is {data[worst]:.3f} in the data and {far[side, worst]:.3f} in"
+    remedy = _REFIT if isinstance(network, Network) else current_advice().runaway
+    if moments.second_mode:
+        where = ("the data", "random states")[int(side)]
+        return (
+            f"The network runs away from the data: {mean} chains that start from {where}. It depends on the start, so the "
+            f"network has more than one mode. Do not simulate from it. {remedy}"
+        )
+    why = (
+        "a penalty that shrinks or selects weights" if isinstance(network, Network) else "an estimator other than FL"
+    )
+    return (
+        f"The network does not have the means of the data: {mean} the network. Chains from the data and from random states "
+        f"agree, so this is not a second mode that some chains find. The weights have these means, as they may with {why}. "
+        f"Do not simulate from it. {remedy}"
+    )
 
 
 def _field_of(network: Network | Fit) -> tuple[tuple[str, ...], FieldModel, FloatArray]:

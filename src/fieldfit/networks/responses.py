@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ from fieldfit.words import counted
 
 #: Fewest rows of a network. A value that occurs less often than `_RARE` times gets a warning.
 LEAST_ROWS, _RARE = 10, 8
+#: Most values of a column that may say which group a row belongs to.
+_MOST_GROUPS = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,11 +205,13 @@ def read_responses(
         raise DataError(f"A network needs at least two columns; the table has {len(used)} to use.")
     if table.n < LEAST_ROWS:
         raise DataError(f"The table has {counted(table.n, 'rows')}; a network needs at least {LEAST_ROWS}.")
-    for name in used:
-        _check_column(name, table.states[places[name]], by)
+    two = [name for name in used if len(table.states[places[name]]) == 2]
+    labels = group_like(read_table(table, columns=two)) if columns is None and two else {}
+    if len(two) < len(used):
+        _refuse_columns({name: table.states[places[name]] for name in used if name not in two}, list(labels), by)
+    if labels:
+        _refuse_groups(labels)
     kept = [places[name] for name in used]
-    if columns is None:
-        _refuse_groups(read_table(table, columns=used))
     groups = None
     if by is not None:
         groups = _labels(table, places[by], by)
@@ -296,34 +302,51 @@ def _warn_of_equal(names: Sequence[str], complete: NDArray[np.int8]) -> None:
         )
 
 
-def _leave_out(name: str) -> str:
-    """How to leave a column out, in Python and on the command line."""
-    return f"leave_out=[{name!r}], or --leave-out {name} on the command line"
+def _leave_out(*names: str) -> str:
+    """How to leave columns out, in Python and on the command line."""
+    return (
+        f"networks.read_responses(data, leave_out={list(names)!r}), or --leave-out {shlex.quote(','.join(names))} on the "
+        "command line"
+    )
 
 
-def _check_column(name: str, states: tuple[object, ...], by: str | None) -> None:
+def _as_groups(name: str) -> str:
+    """How to compare the groups of a column, in Python and on the command line."""
+    return f"networks.compare_groups(data, by={name!r}) (--by {shlex.quote(name)})"
+
+
+def _refuse_columns(bad: dict[str, tuple[object, ...]], labels: Sequence[str], by: str | None) -> NoReturn:
+    """Raise an error that names every column without two values, and those that look like the group of each row."""
+    told = "; ".join(f"{name!r} has {_values(states)}" for name, states in bad.items())
+    few = [name for name, states in bad.items() if 2 < len(states) <= _MOST_GROUPS]
+    hint = ""
+    if by is None and (labels or few):
+        name = [*labels, *few][0]
+        hint = f" If {name!r} says which group a row belongs to, use {_as_groups(name)}."
+    raise DataError(
+        f"A network needs columns with two values: {told}. Recode {_them(bad)}, or leave {_them(bad)} out "
+        f"({_leave_out(*bad)}).{hint}"
+    )
+
+
+def _them(columns: Sized) -> str:
+    return "it" if len(columns) == 1 else "them"
+
+
+def _values(states: tuple[object, ...]) -> str:
     if len(states) == 1:
-        raise DataError(
-            f"The column {name!r} has the value {states[0]!r} in every row, so it can have no edges. Leave it out "
-            f"({_leave_out(name)})."
-        )
-    if len(states) > 2:
-        shown = ", ".join(map(repr, states[:3]))
-        hint = f"; if it says which group a row belongs to, use by={name!r} (--by {name})" if by is None else ""
-        raise DataError(
-            f"The column {name!r} has {len(states)} different values ({shown}, …); a network needs columns with two. "
-            f"Recode it, or leave it out ({_leave_out(name)}){hint}."
-        )
+        return f"the value {states[0]!r} in every row"
+    return f"{len(states)} different values ({', '.join(map(repr, states[:3]))}{', …' if len(states) > 3 else ''})"
 
 
-def _refuse_groups(table: Table) -> None:
-    """Raise an error for a column that looks like the group of each row."""
-    for name, reason in group_like(table).items():
-        raise DataError(
-            f"The column {name!r} looks like the group of each row, not like a variable ({reason}). Compare the groups "
-            f"with by={name!r} (--by {name}), or leave it out ({_leave_out(name)}). If it is a variable, name all "
-            "variables in columns (--columns)."
-        )
+def _refuse_groups(found: dict[str, str]) -> NoReturn:
+    """Raise an error for columns that look like the group of each row; ``found`` has the reasons."""
+    told = " and ".join(f"{name!r} looks like the group of each row ({reason})" for name, reason in found.items())
+    raise DataError(
+        f"{told}, not like a variable. Compare the groups with {_as_groups(next(iter(found)))}, or leave {_them(found)} "
+        f"out ({_leave_out(*found)}). If {'it is a variable' if len(found) == 1 else 'they are variables'}, name all "
+        "variables in columns (--columns)."
+    )
 
 
 def _labels(table: Table, place: int, by: str) -> NDArray[np.str_]:

@@ -30,7 +30,7 @@ def draw_moments(
         drawing.text(0.995, 0.012, f"{rows:,} rows of data, {draws:,} draws from the model", ha="right", va="bottom",
                      color=MUTED, fontsize=8)  # fmt: skip
         if runs_away:
-            drawing.text(0.5, 0.97, "The model's means are far from the data's: it runs away from the data.",
+            drawing.text(0.5, 0.97, "The model's means are far from the data's: do not simulate from it.",
                          ha="center", va="center", color=ACCENT, fontsize=9)  # fmt: skip
     return drawing
 

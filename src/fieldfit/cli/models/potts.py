@@ -80,19 +80,21 @@ def _shared_states(samples: Table | ShardFolder | TableFiles) -> States:
         raise DataError(
             "The states of a Potts model are not known before all files are read. List them with --states."
         )
-    first = samples.states[0]
-    for name, states in zip(samples.names, samples.states, strict=True):
-        if len(states) > max(_MANY_STATES, samples.n // 2):
-            raise DataError(
-                f"Column {name!r} has {len(states)} different values in {samples.n} rows, like an identifier or a "
-                f"measurement. Leave it out (--leave-out {shlex.quote(name)}), or put its values into bins."
-            )
-        if not set(states) & set(first):
-            raise DataError(
-                f"Columns {samples.names[0]!r} ({_few(first)}) and {name!r} ({_few(states)}) have no value in common, and "
-                "every column of a Potts model has the same states. Leave columns out (--leave-out), or list the states "
-                "(--states). If the columns have states of their own, use ff.MarkovRandomField in Python."
-            )
+    states = dict(zip(samples.names, samples.states, strict=True))
+    if many := [name for name in states if len(states[name]) > max(_MANY_STATES, samples.n // 2)]:
+        told = "; ".join(f"{name!r} has {len(states[name])} different values" for name in many)
+        raise DataError(
+            f"{told} in {samples.n} rows, like identifiers or measurements. Leave such columns out "
+            f"(--leave-out {shlex.quote(','.join(many))}), or put their values into bins."
+        )
+    first, *rest = states
+    if apart := [name for name in rest if not set(states[name]) & set(states[first])]:
+        told = "; ".join(f"{name!r}: {_few(states[name])}" for name in apart)
+        raise DataError(
+            f"These columns have no value in common with {first!r} ({_few(states[first])}): {told}. Every column of a "
+            f"Potts model has the same states. Leave columns out (--leave-out {shlex.quote(','.join(apart))}), or list the "
+            "states (--states). If the columns have states of their own, use ff.MarkovRandomField in Python."
+        )
     return samples.common_states
 
 
