@@ -32,6 +32,11 @@ def test_groups_and_files(run, table, tmp_path):
     assert set(edges["group"]) == {"a", "b"}
     assert {"weight", "debiased", "refit", "lower", "included", "bootstrap_se"} <= set(edges.columns)
     nodes = pd.read_csv(out / "nodes.csv")
+    percentiles = {f"{name}_bootstrap_{end}" for name in ("betweenness", "closeness") for end in ("lower", "upper")}
+    assert percentiles <= set(nodes)
+    assert not {"betweenness_lower", "closeness_lower"} & set(nodes)  # they are no confidence intervals
+    assert {"strength_lower", "expected_influence_lower"} <= set(nodes)
+    assert (nodes["betweenness_bootstrap_lower"] <= nodes["betweenness_bootstrap_upper"]).all()
     assert {"strength_lower", "normalised", "threshold"} <= set(nodes.columns)
     assert len(nodes) == 6
     assert pd.read_csv(out / "comparison.csv")["from"][0] == "sad"

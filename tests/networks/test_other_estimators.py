@@ -142,8 +142,9 @@ def test_moments_of_data_and_network(frame):
     assert found.drift < 0.08
     axes = found.draw().axes
     assert [axis.get_xlabel() for axis in axes] == [
-        "mean in the data", "correlation in the data", "triplet (central) in the data"
+        "mean in the data (800 rows)", "correlation in the data", "triplet (central) in the data"
     ]  # fmt: skip
+    assert axes[0].get_ylabel() == "mean in the model (2,000 draws)"
 
 
 def test_moments_of_a_fit_are_those_of_its_network(frame):

@@ -27,8 +27,9 @@ def draw_moments(
         ):
             axes = drawing.add_axes((0.065 + 0.325 * place, 0.15, 0.26, 0.71))
             _panel(axes, name, pair, ACCENT if runs_away and place == 0 else BLUE)
-        drawing.text(0.995, 0.012, f"{rows:,} rows of data, {draws:,} draws from the model", ha="right", va="bottom",
-                     color=MUTED, fontsize=8)  # fmt: skip
+            if place == 0:
+                axes.set_xlabel(f"{name} in the data ({rows:,} rows)")
+                axes.set_ylabel(f"{name} in the model ({draws:,} draws)")
         if runs_away:
             drawing.text(0.5, 0.97, "The model's means are far from the data's: do not simulate from it.",
                          ha="center", va="center", color=ACCENT, fontsize=9)  # fmt: skip
