@@ -400,3 +400,8 @@ sys.exit(main(["fit", "boltzmann", "x.csv"]))
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 130
     assert ran.stderr == "fieldfit: Interrupted before the command began; nothing was written.\n"
+
+
+def test_a_number_of_workers_that_no_machine_has(refused, votes):
+    """Ctrl-C waits while workers start, so that there must be an end of it."""
+    assert "less than or equal to 256" in refused("fit", "boltzmann", votes, "--workers", 100_000)

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", min=1, help="Number of Dask worker processes to start. Default: no workers."),
+    typer.Option(
+        "--workers",
+        min=1,
+        max=256,
+        help="Number of Dask worker processes to start, at most 256. Default: no workers.",
+    ),
 ]
 Cluster = Annotated[
     str | None,
