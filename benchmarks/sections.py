@@ -107,7 +107,7 @@ needs NumPy below 1.24 and SciPy below 1.11, and pydca is installed without the 
         ["field_peers.py", "adabmdca"],
         """adabmDCA 1.0.0 from PyPI, on one thread without a GPU. A run is ended after 120 CPU seconds at most; the
 line has the correlation of pair frequencies that it has reached by then, and contacts are those of its last checkpoint
-(every 20 steps). What it learns is a model to draw sequences from, which takes far longer than contacts need.""",
+(every 20 steps). It was far from its target then, so that the ratio is that of an unfinished run, a lower bound.""",
         runs=1,
     ),
     "coverage": Section(
