@@ -405,3 +405,9 @@ sys.exit(main(["fit", "boltzmann", "x.csv"]))
 def test_a_number_of_workers_that_no_machine_has(refused, votes):
     """Ctrl-C waits while workers start, so that there must be an end of it."""
     assert "less than or equal to 256" in refused("fit", "boltzmann", votes, "--workers", 100_000)
+
+
+@pytest.mark.parametrize("address", ["", "nonsense", "http://127.0.0.1:80", "tcp://127.0.0.1:99999", "tcp://a b:1"])
+def test_an_address_that_is_none(refused, votes, address):
+    pytest.importorskip("distributed")
+    assert "it must be an address such as" in refused("fit", "boltzmann", votes, "--cluster", address)
