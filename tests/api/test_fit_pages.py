@@ -286,8 +286,30 @@ def test_the_table_of_estimates_promises_no_intervals_that_it_lacks():
         "<caption>Estimates without intervals. The 2 with the largest abs(estimate) of 5 are listed.<"
         in page.parts[-1]
     )
+    assert 'data-absent="3"' in page.parts[-1]
     add_coefficients(page, [replace(lacking[0], lower=1.0, upper=3.0)], 0.95, 1)
     assert "<caption>Estimates with 95% confidence intervals.<" in page.parts[-1]
+    assert "data-absent" not in page.parts[-1]
+
+
+def test_a_picture_of_many_couplings_has_the_strongest_ones_inside_its_panel():
+    model = ff.BoltzmannMachine(30, biases=True)
+    x = (np.random.default_rng(0).random((400, 30)) < 0.5).astype(int)
+    fit = ff.fit(model, x, "PL1", sigma2=1.0, check_drift=False)
+    sizes = np.sort(np.abs(fit.couplings().to_numpy()[np.triu_indices(30, 1)]))[::-1]
+    for edges, count in ((None, 60), (7, 7), (5000, 435)):
+        drawing = fit.plot_network(edges=edges)
+        axes = drawing.axes[0]
+        assert len(axes.lines) == count
+        told = [text.get_text() for text in drawing.texts if "Widest edge" in text.get_text()]
+        assert told[0].startswith("Widest" if count == 435 else f"The {count} strongest of 435 couplings. Widest")
+        low, high = axes.get_xlim()
+        points = np.concatenate([np.asarray(line.get_xydata()) for line in axes.lines])
+        assert low <= points.min() <= points.max() <= high
+        widths = sorted((line.get_linewidth() for line in axes.lines), reverse=True)
+        assert widths[-1] == pytest.approx(0.4 + 5.6 * sizes[count - 1] / sizes[0], abs=1e-9)
+    with pytest.raises(FieldfitError, match="edges"):
+        fit.plot_network(edges=-1)
 
 
 def test_scales_clip_and_have_round_ticks():

@@ -5,6 +5,7 @@ import pytest
 from browser import open_page, opened_browser
 
 import fieldfit as ff
+from fieldfit.report.fit_charts import Coefficient, add_coefficients
 from fieldfit.report.network_chart import add_network
 from fieldfit.report.page import Page
 
@@ -171,6 +172,25 @@ def test_marks_show_a_note_to_mouse_and_keyboard(driver, pages):
 def test_a_phone_needs_no_sideways_scrolling(driver, pages, name):
     open_page(driver, pages / f"{name}.html", width=360, height=740)
     assert driver.execute_script("return document.documentElement.scrollWidth") <= 360
+
+
+def test_plan_and_estimates_are_as_wide_as_a_phone(driver, pages):
+    open_page(driver, pages / "fit.html", width=390, height=740)
+    widths = "return [...document.querySelectorAll('.wide, .tall')].map(box => box.scrollWidth - box.clientWidth)"
+    rows = "document.querySelectorAll('#coefficients tbody tr')"
+    driver.execute_script(f"for (const row of {rows}) if (row.textContent.includes('<')) row.remove()")  # a long name
+    assert driver.execute_script(widths)[:2] == [0, 0]  # the plan and the estimates
+
+
+def test_a_search_says_how_many_parameters_are_not_on_the_page(driver, tmp_path):
+    page = Page("a page")
+    add_coefficients(page, [Coefficient(f"x{i}", 1.0, 0.1, 0.8, 1.2) for i in range(3)], 0.95, 1003)
+    page.write(tmp_path / "some.html")
+    open_page(driver, tmp_path / "some.html")
+    box = driver.find_element("css selector", "input[type=search]")
+    box.send_keys("x77")
+    told = driver.find_element("id", "coefficients-count").text
+    assert told == "0 of 3 shown; 1,000 more are not on this page"
 
 
 def _luminance(colour):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import count_of
 from fieldfit.types import ModelError
 
 if TYPE_CHECKING:
@@ -93,11 +94,14 @@ def strengths(fit: FitState) -> pd.Series[float]:
     return sums.sort_values(ascending=False, kind="stable")
 
 
-def draw_network(fit: FitState, *, seed: int = 0) -> Figure:
+def draw_network(fit: FitState, *, edges: int | None = None, seed: int = 0) -> Figure:
     """Draw the couplings as a network, or the transitions of a chain as a matrix. `couplings` has the same numbers.
 
     Parameters
     ----------
+    edges : int or None, default: None
+        How many couplings of a network are drawn, the strongest first. None: two for each variable, as on the report
+        page. If some are left out, the caption says so.
     seed : int, default: 0
         Seed of the layout.
 
@@ -110,7 +114,7 @@ def draw_network(fit: FitState, *, seed: int = 0) -> Figure:
     %(fit)s
     >>> fit.plot_network().savefig("network.png")
     """
-    from fieldfit.report.network import draw_networks
+    from fieldfit.report.network import DRAWN_FOR_EACH, draw_networks, strongest_of
     from fieldfit.report.transitions import draw_transitions
 
     couplings = fit.model.coupling_matrix(fit.theta)
@@ -121,4 +125,8 @@ def draw_network(fit: FitState, *, seed: int = 0) -> Figure:
         )
     if couplings.directed:
         return draw_transitions(couplings.names, couplings.values, couplings.what)
-    return draw_networks(couplings.names, [couplings.values], seed=seed, signed=couplings.signed)
+    count = DRAWN_FOR_EACH * len(couplings.names) if edges is None else count_of(edges, "edges")
+    total = int(np.count_nonzero(np.triu(couplings.values, 1)))
+    caption = f"The {count:,} strongest of {total:,} couplings." if count < total else ""
+    shown = strongest_of(couplings.values, count)
+    return draw_networks(couplings.names, [shown], seed=seed, signed=couplings.signed, caption=caption)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fieldfit.planner.result import Plan
 
 #: Most parameters in the table of a page, and influential samples in its plot.
-_MOST_COEFFICIENTS, _INFLUENTIAL = 1000, 10
+_MOST_COEFFICIENTS, _INFLUENTIAL = 3000, 10
 #: Why the page of a model that runs away recommends no estimator.
 NO_PLAN = (
     "Not compared: the fitted model runs away from the data (see the cautions), and accuracies are those for samples of "

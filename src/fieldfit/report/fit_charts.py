@@ -70,10 +70,11 @@ def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, tota
         caption += f" The {len(rows):,} with the largest abs({size}) of {total:,} are listed."
     if caution:
         caption += f" {html.escape(page.words(caution))}"
+    absent = f' data-absent="{total - len(rows):,}"' if total > len(rows) else ""
     example = html.escape(rows[0].name[:20], quote=True) if rows else "x0"
     page.parts.append(
-        '<p class="search only-screen"><label>Search names: <input type="search" data-search="coefficients" '
-        f'placeholder="for example {example}" autocomplete="off"></label> '
+        '<p class="search only-screen"><label>Search names: <input type="search" data-search="coefficients"'
+        f'{absent} placeholder="for example {example}" autocomplete="off"></label> '
         f'<output id="coefficients-count" aria-live="polite"></output></p>'
         f'<div class="tall" tabindex="0" role="region" aria-label="Estimates"><table id="coefficients">'
         f"<caption>{caption}</caption>"

@@ -21,6 +21,8 @@ FILLS = ("#f3ead7", "#cfe3f5", "#fbd9c9", "#d5ebd3", "#e3d7f0", "#f7f0b6", "#d9d
 _LONGEST = 10
 #: Couplings above this multiple of the upper quartile do not affect the scale of widths.
 _FAR_COUPLING = 5.0
+#: Couplings for each variable that are drawn unless more are asked for: the picture of hundreds of lines shows nothing.
+DRAWN_FOR_EACH = 2
 #: Inches of one panel, and of the list of names.
 _PANEL, _LIST = 5.6, 2.1
 
@@ -64,6 +66,16 @@ def widest(couplings: FloatArray) -> float:
     return float(strengths[strengths <= _FAR_COUPLING * usual].max())
 
 
+def strongest_of(couplings: FloatArray, count: int) -> FloatArray:
+    """The ``count`` strongest couplings (m, m), and 0 for the others."""
+    sizes = np.abs(np.triu(couplings, 1))
+    kept = np.zeros(couplings.size, dtype=bool)
+    kept[np.argsort(-sizes, axis=None, kind="stable")[:count]] = True
+    upper = kept.reshape(couplings.shape)
+    shown: FloatArray = np.where(upper | upper.T, couplings, 0.0)
+    return shown
+
+
 def radius(m: int) -> float:
     """The radius of a circle, as a share of the panel."""
     return float(np.clip(0.215 / np.sqrt(m), 0.016, 0.06))
@@ -98,6 +110,7 @@ def draw_networks(
     predictabilities: Sequence[FloatArray] | None = None,
     seed: int = 0,
     signed: bool = True,
+    caption: str = "",
 ) -> Figure:
     """Draw networks of the same variables side by side, at the same positions and with the same scale of widths.
 
@@ -117,6 +130,8 @@ def draw_networks(
         Seed of the layout.
     signed : bool, default: True
         Whether couplings have a sign, which the legend explains. Norms of tables have none.
+    caption : str, default: ""
+        Text before the line on the widths of edges.
 
     Returns
     -------
@@ -145,7 +160,7 @@ def draw_networks(
             if titles[place]:
                 drawing.text((place + 0.5) * _PANEL / width, 1 - 0.16 / height, titles[place], ha="center",
                              va="center", fontsize=11)  # fmt: skip
-        _legend(drawing, largest, beyond, labels, predictabilities is not None, height, signed)
+        _legend(drawing, largest, beyond, labels, predictabilities is not None, height, signed, caption)
         if numbered:
             _list(drawing, names, fills, 1 - _LIST / width, width, height)
         from matplotlib.text import Text
@@ -169,14 +184,16 @@ def _draw(
     size = radius(len(shown))
     axes.set_axis_off()
     axes.set_aspect("equal")
-    margin = 1.6 * size
+    pairs = np.argwhere(np.triu(couplings, 1) != 0)
+    lines = {(j, k): _around(positions, j, k, 1.3 * size) for j, k in pairs.tolist()}
+    # Curves around other variables may leave the square of the variables.
+    beyond = max((float(np.abs(line - 0.5).max()) - 0.5 for line in lines.values()), default=0.0)
+    margin = max(1.6 * size, beyond + 0.3 * size)
     axes.set_xlim(-margin, 1 + margin)
     axes.set_ylim(-margin, 1 + margin)
-    pairs = np.argwhere(np.triu(couplings, 1) != 0)
-    for j, k in sorted(pairs.tolist(), key=lambda pair: abs(couplings[pair[0], pair[1]])):
+    for (j, k), line in sorted(lines.items(), key=lambda drawn: abs(couplings[drawn[0]])):
         share = min(1.0, abs(couplings[j, k]) / largest)
         positive = couplings[j, k] > 0
-        line = _around(positions, j, k, 1.3 * size)
         axes.plot(
             line[:, 0], line[:, 1], color=BLUE if positive else RED, zorder=1,
             linewidth=0.4 + 5.6 * share, alpha=0.25 + 0.65 * share, solid_capstyle="butt",
@@ -229,7 +246,14 @@ def control_point(positions: FloatArray, j: int, k: int, room: float) -> FloatAr
 
 
 def _legend(
-    drawing: Figure, largest: float, beyond: bool, labels: Sequence[str], ringed: bool, height: float, signed: bool
+    drawing: Figure,
+    largest: float,
+    beyond: bool,
+    labels: Sequence[str],
+    ringed: bool,
+    height: float,
+    signed: bool,
+    caption: str,
 ) -> None:
     from matplotlib.lines import Line2D
 
@@ -247,7 +271,8 @@ def _legend(
         drawing.legend(handles=entries, loc="lower center", bbox_to_anchor=(0.5, 0.16 / height), frameon=False,
                        ncols=min(len(entries), 6), fontsize=8.5, handlelength=1.8, columnspacing=1.4)  # fmt: skip
     size = "abs(weight)" if signed else "strength (Frobenius norm)"
-    told = f"Widest edge: {size} = {largest:.2f}{' or more' if beyond else ''}."
+    told = f"{caption} " if caption else ""
+    told += f"Widest edge: {size} = {largest:.2f}{' or more' if beyond else ''}."
     if ringed:
         told += " Dark ring: predictability (normalised accuracy)."
     drawing.text(0.5, 0.1 / height, told, ha="center", va="center", fontsize=8, color=MUTED)

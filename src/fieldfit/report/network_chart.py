@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fieldfit.report.network import control_point, layout, radius, widest
+from fieldfit.report.network import DRAWN_FOR_EACH, control_point, layout, radius, strongest_of, widest
 from fieldfit.report.page import Page
 from fieldfit.report.svg import Chart
 from fieldfit.types import FloatArray
 
-#: Couplings for each variable that are drawn at first, and couplings that can be drawn at most.
-_DRAWN_FOR_EACH, _MOST_DRAWN = 2, 400
+#: Couplings that can be drawn at most.
+_MOST_DRAWN = 400
 #: Letters of a name.
 _LETTERS = 12
 
@@ -27,7 +27,7 @@ def add_network(page: Page, names: Sequence[str], values: FloatArray, what: str,
     sizes = np.abs(np.triu(values, 1))
     ordered = np.argsort(-sizes, axis=None, kind="stable")[: int(np.count_nonzero(sizes))]
     ranked = [(int(place) // m, int(place) % m) for place in ordered]
-    shown = min(len(ranked), _DRAWN_FOR_EACH * m)
+    shown = min(len(ranked), DRAWN_FOR_EACH * m)
     chart = _chart(names, values, what, ranked[:_MOST_DRAWN], shown)
     picture = chart.svg(
         f"Network of {m} variables with {len(ranked)} couplings. The table of estimates has the numbers."
@@ -50,10 +50,7 @@ def _chart(
     width, room = 640.0, 30 + 640 * size
     chart = Chart.of((0, 1), (0, 1), size=(width, width))
     # Springs along the lines that are seen at first: the weak ones would pull all variables into one heap.
-    strong = np.zeros_like(values)
-    for j, k in ranked[:shown]:
-        strong[j, k] = strong[k, j] = values[j, k]
-    points = room + layout(strong) * (width - 2 * room)
+    points = room + layout(strongest_of(values, shown)) * (width - 2 * room)
     drawn_radius = max(7.0, 300 * size)
     largest = widest(values) or 1.0
     for rank, (j, k) in reversed(list(enumerate(ranked, 1))):

@@ -30,7 +30,8 @@
         row.hidden = !hit;
         shown += hit;
       }
-      said.textContent = `${shown} of ${table.tBodies[0].rows.length} shown`;
+      said.textContent = `${shown} of ${table.tBodies[0].rows.length} shown` + (box.dataset.absent
+        ? `; ${box.dataset.absent} more are not on this page` : "");
     };
     box.addEventListener("input", filter);
     filter();
