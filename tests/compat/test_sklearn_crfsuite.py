@@ -71,7 +71,8 @@ def test_the_weights_are_those_of_the_original(options):
         X, y
     )
     assert sorted(ours.classes_) == sorted(theirs.classes_)
-    assert set(theirs.attributes_) <= set(ours.attributes_)  # CRFsuite leaves attributes without weights out
+    assert set(ours.attributes_) == set(theirs.attributes_)  # both leave attributes without weights out
+    assert ours.num_attributes_ == theirs.num_attributes_
     for ours_, theirs_ in (
         (ours.state_features_, theirs.state_features_),
         (ours.transition_features_, theirs.transition_features_),
@@ -188,11 +189,35 @@ def test_wrong_options_are_refused(options, message):
         CRF(**options).fit([XSEQ], [YSEQ])
 
 
-def test_warnings_name_the_parameters_of_this_class():
+def test_warnings_name_the_parameters_of_this_class(monkeypatch):
+    # A fit that reaches the given max_iterations does not warn, as in CRFsuite, whose advice is in the message of others.
+    stopped = CRF(c2=0.001, max_iterations=1).fit([XSEQ], [YSEQ])
+    assert not stopped.tagger.fit_.converged
+    monkeypatch.setattr(CRF, "_likelihood", lambda self, algorithm: {"sigma2": 500.0, "max_iter": 1})
     with pytest.warns(ConvergenceWarning, match=r"\(max_iterations\), a penalty \(c2\)"):
-        CRF(c2=0.001, max_iterations=1).fit([XSEQ], [YSEQ])
+        CRF(c2=0.001).fit([XSEQ], [YSEQ])
     with pytest.warns(ConvergenceWarning, match=r"\(max_iter\), a penalty \(sigma2\)"):  # only within that class
         CRFTagger(sigma2=500.0, max_iter=1).fit([XSEQ], [YSEQ])
+
+
+def test_a_fit_does_not_overwrite_files_of_other_programs(tmp_path):
+    path = tmp_path / "dump.txt"
+    path.write_text("LABELS = {\n}\n")
+    with pytest.raises(FileAccessError, match=r"dump\.txt is not a file of fieldfit, and fit would overwrite it"):
+        CRF(model_filename=path).fit([XSEQ], [YSEQ])
+    assert path.read_text() == "LABELS = {\n}\n"
+    own = tmp_path / "model.ff"
+    for c2 in (0.1, 1.0):  # a file of fieldfit is replaced
+        CRF(c2=c2, model_filename=own).fit([XSEQ], [YSEQ])
+
+
+@pytest.mark.parametrize("pa_type", [0, 1, 2])
+def test_passive_aggressive_steps_may_be_unlimited(pa_type):
+    """With c = ∞, types 1 and 2 take the steps of type 0, as in CRFsuite."""
+    X, y = sentences(20)
+    found = CRF(algorithm="pa", c=float("inf"), pa_type=pa_type, max_iterations=5).fit(X, y)
+    free = CRF(algorithm="pa", pa_type=0, max_iterations=5).fit(X, y)
+    np.testing.assert_array_equal(found.tagger.fit_.theta, free.tagger.fit_.theta)
 
 
 def test_a_model_file_is_written_and_read(tmp_path):
@@ -218,7 +243,7 @@ def test_a_dump_of_crfsuite_predicts_as_crfsuite(tmp_path):
         original.info().state_features[("a --> b: c", y[0][0])]
     )
     assert crf.transition_features_ == pytest.approx(original.info().transitions)
-    with pytest.raises(FileFormatError, match="dumped first"):
+    with pytest.raises(FileFormatError, match=r"dumped as text first.*crf\.tagger_\.dump"):
         read_dump(tmp_path / "model.crfsuite")
     with pytest.raises(FileAccessError, match="cannot be opened"):
         CRF(model_filename=tmp_path / "none").predict(X)

@@ -26,13 +26,15 @@ class Advice:
     """Advice for users of one function.
 
     ``iterations`` is the name of an option, ``penalty`` says which penalty to give. ``rounding`` and ``runaway`` say what
-    to do about a fit that rounding errors stopped and about a model that runs away from the data.
+    to do about a fit that rounding errors stopped and about a model that runs away from the data. If ``limit_is_chosen``,
+    the user gave the largest number of iterations, and a fit that reaches it does not warn.
     """
 
     iterations: str = "max_iter"
     penalty: str = "a penalty (sigma2)"
     rounding: str = "Give a larger tolerance (tol)."
     runaway: str = _RUNAWAY
+    limit_is_chosen: bool = False
 
     def to_converge(self, *, rounding: bool) -> str:
         """What helps a fit to converge; ``rounding``: it stopped because rounding errors hide any further decrease."""

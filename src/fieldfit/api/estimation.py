@@ -211,7 +211,8 @@ def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStoppin
         return
     early = stopping is not None and (stopping.stopped or solution.status.converged)
     ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
-    if not (solution.converged or early or ended):
+    chosen = solution.status is Status.ITERATION_LIMIT and current_advice().limit_is_chosen
+    if not (solution.converged or early or ended or chosen):
         advice = current_advice().to_converge(rounding=solution.status is Status.ROUNDING)
         warnings.warn(
             ConvergenceWarning(

@@ -34,14 +34,26 @@ def top_features(model: ChainCRF, theta: FloatArray, n: int, label: int | None) 
     features, labels = state_places(model.layout)
     chosen = np.arange(len(weights)) if label is None else np.flatnonzero(labels == label)
     largest = chosen[np.argsort(-np.abs(weights[chosen]), kind="stable")[:n]]
-    codes, names = features[largest], model.features
-    if names is None:
-        shown = [f"x{code}" for code in codes]
-    else:
-        shown = names.of(codes) if isinstance(names, FeatureNames) else [names[code] for code in codes]
     return pd.DataFrame(
-        {"feature": shown, "label": [_label(model, code) for code in labels[largest]], "weight": weights[largest]}
+        {
+            "feature": _feature_names(model, features[largest]),
+            "label": [_label(model, code) for code in labels[largest]],
+            "weight": weights[largest],
+        }
     )
+
+
+def used_features(model: ChainCRF, theta: FloatArray) -> list[str]:
+    """The features that have a weight other than 0 with some label, in their order."""
+    features, _ = state_places(model.layout)
+    return _feature_names(model, np.unique(features[theta[: model.layout.n_state] != 0]))
+
+
+def _feature_names(model: ChainCRF, codes: IntArray) -> list[str]:
+    names = model.features
+    if names is None:
+        return [f"x{code}" for code in codes]
+    return list(names.of(codes)) if isinstance(names, FeatureNames) else [names[code] for code in codes]
 
 
 def transition_table(model: ChainCRF, theta: FloatArray) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +25,8 @@ from fieldfit.data.label_lists import Label
 from fieldfit.data.sequences import Sequences
 from fieldfit.estimators.chain_training import completed
 from fieldfit.estimators.crf_tagger import CRFTagger
-from fieldfit.estimators.weight_tables import top_features, transition_table
-from fieldfit.types import Array, DataError, ModelError, Plain
+from fieldfit.estimators.weight_tables import top_features, transition_table, used_features
+from fieldfit.types import Array, DataError, FileAccessError, ModelError, Plain
 from fieldfit.words import counted
 
 #: Algorithms of CRFsuite that maximise the penalised likelihood. They have the same optimum.
@@ -45,6 +45,8 @@ _ADVICE = Advice(
     penalty="a penalty (c2)",
     rounding="Check the data for attributes with values of very different sizes.",
 )
+#: As in CRFsuite, a fit that reaches the ``max_iterations`` that the user gave has done what it was asked for.
+_ADVICE_WITH_LIMIT = replace(_ADVICE, limit_is_chosen=True)
 
 
 class CRF(BaseEstimator):  # type: ignore[misc]
@@ -73,8 +75,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     c2 : float or None, default: None
         Weight of the squared penalty. None: 1.
     max_iterations : int or None, default: None
-        Largest number of iterations; passes over the sentences with "ap", "pa" and "arow". None: 100 passes, or no limit
-        for practical purposes (100,000).
+        Largest number of iterations; passes over the sentences with "ap", "pa" and "arow". A fit that reaches it does not
+        warn; ``tagger.fit_.converged`` says whether it is at the optimum. None: 100 passes, or no limit for practical
+        purposes (100,000).
     num_memories, period, delta, linesearch, max_linesearch : object, default: None
         No effect.
     epsilon : float or None, default: None
@@ -86,7 +89,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     pa_type : {0, 1, 2} or None, default: None
         With "pa": steps without a limit, of at most c, or with a squared penalty. None: 1.
     c : float or None, default: None
-        With "pa": the aggressiveness. None: 1.
+        With "pa": the aggressiveness, which may be infinite. None: 1.
     error_sensitive : bool or None, default: None
         With "pa": whether the margin is the square root of the number of wrong labels instead of 1. None: True.
     averaging : bool or None, default: None
@@ -96,8 +99,8 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     verbose : bool, default: False
         Whether to print each iteration on stderr.
     model_filename : str, Path or None, default: None
-        `fit` saves the model to this file, in fieldfit's format. Without a fit, predictions use the model in this file:
-        a file of fieldfit, or a text that ``crfsuite dump`` has written.
+        `fit` saves the model to this file, in fieldfit's format; it overwrites no file in another format. Without a fit,
+        predictions use the model in this file: a file of fieldfit, or a text that ``crfsuite dump`` has written.
     keep_tempfiles, trainer_cls : object, default: None
         No effect.
 
@@ -205,18 +208,28 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         """
         if (X_dev is None) != (y_dev is None):
             raise DataError("Development data need both X_dev and y_dev.")
+        self._refuse_foreign_file()
         algorithm = one_of(
             self.algorithm or "lbfgs", "algorithm", (*LIKELIHOOD_ALGORITHMS, *MISTAKE_DRIVEN), ModelError
         )
         if algorithm in MISTAKE_DRIVEN:
             tagger = self._learn(MISTAKE_DRIVEN[algorithm], X, y)
         else:
-            with advised(_ADVICE):
+            with advised(_ADVICE if self.max_iterations is None else _ADVICE_WITH_LIMIT):
                 tagger = CRFTagger(**self._weights(), **self._likelihood(algorithm)).fit(X, y, X_dev, y_dev)
         if self.model_filename is not None:
             tagger.save(self.model_filename)
         self._tagger = tagger
         return self
+
+    def _refuse_foreign_file(self) -> None:
+        """Raise an error if `fit` would overwrite a file that fieldfit has not written, such as a dump of CRFsuite."""
+        path = self.model_filename
+        if path is not None and os.path.exists(path) and os.path.getsize(path) and not zipfile.is_zipfile(path):
+            raise FileAccessError(
+                f"{path} is not a file of fieldfit, and fit would overwrite it with its model. Give another model_filename "
+                "or remove the file. To predict with a dump of CRFsuite, do not call fit."
+            )
 
     def _weights(self) -> Plain:
         """The parameters of the tagger with the same weights."""
@@ -242,10 +255,11 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, rule: MistakeRule, X: object, y: object) -> CRFTagger:
         """The tagger that learns from mistakes."""
-        given = {"c": self.c, "variance": self.variance, "gamma": self.gamma}
+        given = {"variance": self.variance, "gamma": self.gamma}
         algorithm = MistakeDriven(
             rule,
             type=1 if self.pa_type is None else whole_number(self.pa_type, "pa_type", 0, 2, error=ModelError),
+            c=math.inf if self.c == math.inf else 1.0 if self.c is None else positive_number(self.c, "c"),
             error_sensitive=self.error_sensitive is None or bool(self.error_sensitive),
             averaging=self.averaging is None or bool(self.averaging),
             max_iterations=100 if self.max_iterations is None else count_of(self.max_iterations, "max_iterations", 0),
@@ -411,15 +425,15 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     @property
     def attributes_(self) -> list[str] | None:
-        """The attributes that occurred in training; None before `fit`."""
+        """The attributes with a weight other than 0; None before `fit`."""
         if self.tagger is None:
             return None
-        names: Sequence[str] = self.tagger.model_.features or ()
-        return list(names[: len(names)])
+        model, theta = self.tagger.model_, self.tagger.fit_.theta
+        return used_features(model, theta)
 
     @property
     def num_attributes_(self) -> int | None:
-        """Number of attributes; None before `fit`."""
+        """Number of attributes with a weight other than 0; None before `fit`."""
         return None if self.attributes_ is None else len(self.attributes_)
 
     @property
