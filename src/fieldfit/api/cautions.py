@@ -22,6 +22,16 @@ LARGEST_PULL = 1.0
 LARGEST_REMAINDER = 0.5
 
 
+def near_optimum(fit: FitState) -> str:
+    """A clause if averaged stochastic gradients ended near the optimum, where standard errors do not hold; else empty."""
+    if fit.convergence.method != "sgd" or fit.convergence.converged:
+        return ""
+    return (
+        "stochastic gradients (sgd) stop near the optimum, not at it: standard errors, z and p are not exact. For exact "
+        "ones, fit again by another method that starts from these weights (start=…)"
+    )
+
+
 def few_samples(fit: FitState, kind: Kind) -> str:
     """A clause if there are too few samples or groups for robust errors, else an empty string."""
     return "".join(_few(fit, kind))

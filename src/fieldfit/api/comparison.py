@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 
 from fieldfit.api.accuracies import score_variance
-from fieldfit.api.cautions import few_samples, without_spread
+from fieldfit.api.cautions import few_samples, near_optimum, without_spread
 from fieldfit.api.estimate_table import parameter_estimates
 from fieldfit.api.functionals import combination, contrast, unit_rows
 from fieldfit.api.refinement import refuse_refined
@@ -29,7 +29,16 @@ from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_squ
 from fieldfit.asymptotics.range_inverse import range_inverse
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
-from fieldfit.types import DataError, FewSamplesWarning, FieldfitError, FloatArray, IntArray, ModelError
+from fieldfit.types import (
+    ConvergenceWarning,
+    DataError,
+    FewSamplesWarning,
+    FieldfitError,
+    FloatArray,
+    IntArray,
+    ModelError,
+)
+from fieldfit.words import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,7 +154,8 @@ def _cautious(fit: StandardErrors, restrictions: int, kind: Kind) -> str:
             f"use other tests: {instead}."
         )
     few = few_samples(fit, kind)
-    return f"{few}. The p-value is then too small as well; {instead}" if few else ""
+    said = f"{few}. The p-value is then too small as well; {instead}" if few else ""
+    return ". ".join(text for text in (near_optimum(fit), said) if text)
 
 
 def _refuse_held(fit: StandardErrors, rows: FloatArray, kind: Kind) -> None:
@@ -533,4 +543,6 @@ def discoveries(
             FewSamplesWarning,
             stacklevel=3,
         )
+    if near_optimum(fit):
+        warnings.warn(f"{sentence(near_optimum(fit))}.", ConvergenceWarning, stacklevel=3)
     return frame.sort_values("p", kind="stable")

@@ -78,7 +78,7 @@ def fit_page(
     page = Page(title(fit), words=words)
     size = extent(fit) if purpose is None else purpose.size
     page.paragraph(f"{size}. " + ". ".join(map(sentence, course(fit))) + ".")
-    said = cautions_of(fit) if purpose is None else purpose.cautions
+    said = cautions_of(fit, errors=_has_errors(fit)) if purpose is None else purpose.cautions
     if said:
         page.cautions(said)
     else:
@@ -118,13 +118,18 @@ def plan_for(fit: Fit, budget: str | None, random_state: int = 0) -> Plan:
     return plan(fit.model, fit.needed.dataset, budget, sigma2=sigma2, random_state=random_state)
 
 
+def _has_errors(fit: Fit) -> bool:
+    """Whether the page has standard errors."""
+    known = fit.prepared is not None or fit.saved.moments is not None
+    return known and fits_matrices(fit) and not fit.only_weights
+
+
 def _add_coefficients(page: Page, fit: Fit, level: float, some_errors: str) -> None:
     """A table of estimates; ``some_errors`` says how to compute standard errors if there are too many parameters."""
     page.heading("Estimates")
     names: Sequence[str] = fit.model.parameter_names
     marks = ["0 (l1)" if zero else "" if free else "fixed" for zero, free in zip(fit.zeroed, fit.free, strict=True)]
-    known = fits_matrices(fit) and (fit.prepared is not None or fit.saved.moments is not None)
-    if known:
+    if _has_errors(fit):
         frame = identified_table(fit, level)
         if frame.index.name == "effect":
             page.note(

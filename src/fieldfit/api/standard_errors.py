@@ -15,6 +15,7 @@ from fieldfit.api.cautions import (
     far_step_of,
     few_samples,
     fewer_than_parameters,
+    near_optimum,
     no_spread,
     pull_of,
     simulated,
@@ -30,7 +31,7 @@ from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.steps import stepped
-from fieldfit.types import BoolArray, FewSamplesWarning, FieldfitError, FloatArray, ModelError
+from fieldfit.types import BoolArray, ConvergenceWarning, FewSamplesWarning, FieldfitError, FloatArray, ModelError
 from fieldfit.words import sentence
 
 if TYPE_CHECKING:
@@ -242,6 +243,8 @@ class StandardErrors(FitState):
         -----
         FewSamplesWarning
             If there are fewer samples than parameters: robust errors and p-values are then far too small.
+        ConvergenceWarning
+            If the fit is by ``method="sgd"``, which stops near the optimum.
 
         Examples
         --------
@@ -253,6 +256,9 @@ class StandardErrors(FitState):
         few = fewer_than_parameters(self, kind)
         if few and np.isfinite(estimates.p).any():
             warnings.warn(f"{sentence(few)}. p-values are then too small as well.", FewSamplesWarning, stacklevel=2)
+        near = near_optimum(self)
+        if near:
+            warnings.warn(f"{sentence(near)}.", ConvergenceWarning, stacklevel=2)
         return estimates.frame()
 
     def effects(self, coding: str = "corner", level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:
@@ -348,7 +354,7 @@ class StandardErrors(FitState):
         note = few_samples(fit, kind) or no_spread(fit, kind) or simulated(accuracy, slope)
         if kind == "model" and not math.isnan(error):
             note = under_model(fit, kind, float(pull_of(fit, accuracy, slope[None])[0])) or note
-        note = far_step_of(fit, slope, error) or note
+        note = far_step_of(fit, slope, error) or near_optimum(fit) or note
         concerned = slope != 0
         without = without_spread(self, kind)
         # A smooth function of all parameters may hardly depend on those at infinity.

@@ -13,6 +13,7 @@ from fieldfit.api.cautions import (
     few_samples,
     few_samples_for_tests,
     held_by_penalty,
+    near_optimum,
     no_spread,
     pull_of,
     under_model,
@@ -105,7 +106,7 @@ def summary_html(fit: Fit, errors: bool, rows: int = 20) -> str:
         *timed_course(fit),
     ]
     text = "<br>".join(html.escape(line) for line in words)
-    said = "".join(f"<li>{html.escape(caution)}</li>" for caution in cautions_of(fit))
+    said = "".join(f"<li>{html.escape(caution)}</li>" for caution in cautions_of(fit, errors=errors))
     text = f"<p>{text}</p>" + (f"<ul>{said}</ul>" if said else "")
     if not errors or (fit.prepared is None and fit.saved.moments is None):
         return text
@@ -166,15 +167,20 @@ def timed_course(fit: Fit) -> list[str]:
     return [f"{first}; {fit.seconds:.2f} s with the second stage", *rest]
 
 
-def cautions_of(fit: Fit) -> list[str]:
-    """Cautions that a reader needs to interpret the fit, as sentences."""
-    return [*cautions_of_course(fit), *_cautions_of_errors(fit)]
+def cautions_of(fit: Fit, *, errors: bool = True) -> list[str]:
+    """Cautions that a reader needs to interpret the fit, as sentences; ``errors``: whether standard errors are shown."""
+    return [*cautions_of_course(fit), *(_cautions_of_errors(fit) if errors else _cautions_of_penalties(fit))]
 
 
 def cautions_of_course(fit: Fit) -> list[str]:
     """Cautions about the estimate itself: how the optimisation ended, and where."""
     cautions = []
-    if not fit.converged:
+    if near_optimum(fit):
+        cautions.append(
+            "Stochastic gradients (sgd) stop near the optimum by design: predictions are about as good as at the optimum, "
+            "but standard errors and tests are not exact."
+        )
+    elif not fit.converged:
         cautions.append(f"The fit did not converge ({fit.message}).")
     if fit.runaway:
         cautions.append(fit.runaway)
@@ -209,8 +215,17 @@ def _cautions_of_errors(fit: Fit) -> list[str]:
     return cautions
 
 
+def _cautions_of_penalties(fit: Fit) -> list[str]:
+    """What penalties do to estimates."""
+    cautions = ["The fit has a penalty: estimates are shrunk towards 0."] if fit.penalised else []
+    if fit.zeroed.any():
+        cautions.append(f"The L1 penalty has set {int(fit.zeroed.sum()):,} parameters to 0.")
+    return cautions
+
+
 def _cautions(fit: Fit, kind: Kind, pull: float = 0.0) -> list[str]:
     cautions = [
+        near_optimum(fit),
         few_samples(fit, kind),
         no_spread(fit, kind),
         held_by_penalty(fit, kind),

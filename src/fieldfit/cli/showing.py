@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.accuracies import fits_matrices
-from fieldfit.api.cautions import few_samples_for_tests, held_by_penalty, no_spread
+from fieldfit.api.cautions import few_samples_for_tests, held_by_penalty, near_optimum, no_spread
 from fieldfit.api.estimate_table import COLUMNS, EstimateTable, identified_estimates, parameter_estimates
 from fieldfit.api.summary import headline, objective_line, source_of_errors, timed_course
 from fieldfit.cli.output import print_table, say, tell
@@ -158,6 +158,8 @@ def print_course(fit: Fit, errors: FloatArray | None, *, tests: bool = True) -> 
     few = few_samples_for_tests(fit)
     if few and errors is not None and np.isfinite(errors).any():
         tell(f"Caution: {few}.")
+    if near_optimum(fit) and errors is not None:
+        tell(f"Caution: {near_optimum(fit)}.")
     if errors is not None and no_spread(fit, "robust"):
         tell(no_spread(fit, "robust"))
     if errors is not None and held_by_penalty(fit, "robust"):

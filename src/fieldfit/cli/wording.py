@@ -58,6 +58,7 @@ _RULES = (
     (re.compile(r", a Penalty, or\b"), lambda match: ", or"),
     (re.compile(r", or None for no penalty"), lambda match: "; leave it out for no penalty"),
     (re.compile(r"plan\.table has all \(on the command line: (.+?)\)"), lambda match: f"all are shown with {match[1]}"),
+    (re.compile(r"\(start=…\)"), lambda match: "(--start)" if _has("--start") else "(fieldfit fit --start)"),
     (re.compile(r"\bresume=True \(--resume\)"), lambda match: "--resume"),
     (re.compile(r"--extend \(extend=True\)"), lambda match: "--extend"),
     (re.compile(r"networks\.read_responses\(data, leave_out=\[.+?\]\), or (--leave-out .+?) on the command line"),

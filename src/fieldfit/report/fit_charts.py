@@ -20,6 +20,8 @@ from fieldfit.types import FloatArray
 MOST_NODES = 60
 #: Names on the sides of a matrix.
 MOST_SIDES = 80
+#: Height of the colour scale below a matrix.
+_SCALE_HEIGHT = 34
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, tota
     # An estimate without an interval may be diverging.
     reach = max((abs(end) for row in rows for end in (row.lower, row.upper) if math.isfinite(end)), default=1.0)
     reach = reach or 1.0
-    names = ("parameter", "estimate", "std. error", "z", f"{level:.0%} interval")
+    has_intervals = any(math.isfinite(row.lower) for row in rows)
+    names = ("parameter", "estimate", "std. error", "z", f"{level:.0%} interval")[: 5 if has_intervals else 2]
     heads = "".join(
         f'<th scope="col"{"" if place in (0, 4) else " class=number"}>'
         + (f'<button type="button">{name}</button>' if place < 4 else name)
@@ -57,13 +60,14 @@ def add_coefficients(page: Page, rows: Sequence[Coefficient], level: float, tota
     lines = []
     for row in rows:
         cells = [f'<th scope="row" data-value="{html.escape(row.name, quote=True)}">{html.escape(row.name)}</th>']
-        for value, how in ((row.estimate, "+.4f"), (row.error, ".4f"), (row.z, "+.2f")):
+        numbers = ((row.estimate, "+.4f"), (row.error, ".4f"), (row.z, "+.2f"))
+        for value, how in numbers[: 3 if has_intervals else 1]:
             text = row.note if row.note and value is row.estimate else format_cell(value, how)
             key = f"{value:.8g}" if math.isfinite(value) else ""
             cells.append(f'<td class="number" data-value="{key}">{html.escape(text)}</td>')
-        cells.append(f"<td>{_interval(row, reach)}</td>")
+        if has_intervals:
+            cells.append(f"<td>{_interval(row, reach)}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    has_intervals = any(math.isfinite(row.lower) for row in rows)
     caption = f"Estimates with {level:.0%} confidence intervals." if has_intervals else "Estimates without intervals."
     if total > len(rows):
         size = "z" if has_intervals else "estimate"
@@ -107,7 +111,7 @@ def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directe
     side = 640.0
     margin = 8 + 10.0 * max(len(cut_name(name)) for name in names)  # the letters of phones are larger
     cell = (side - margin - 8) / m
-    chart = Chart.of((0, 1), (0, 1), size=(side, side))
+    chart = Chart.of((0, 1), (0, 1), size=(side, side + _SCALE_HEIGHT))
     largest = widest(values) or 1.0
     arrow = "→" if directed else "–"
     for j in range(m):
@@ -127,8 +131,22 @@ def matrix_chart(names: Sequence[str], values: FloatArray, what: str, *, directe
         chart.text(margin - 5, middle + 4, cut_name(names[j]), anchor="end")
         turned = f"translate({middle + 4:.1f} {margin - 6:.1f}) rotate(-90)"
         chart.add(f'<text transform="{turned}">{html.escape(cut_name(names[j]))}</text>')
+    _add_scale(chart, margin, side, largest)
     rows = "rows: before, columns: after" if directed else "symmetric"
     return chart.svg(f"Matrix of {m} by {m} values ({what}; {rows}). Blue is positive, red negative.")
+
+
+def _add_scale(chart: Chart, left: float, top: float, largest: float) -> None:
+    """Add a colour scale from −largest to largest below a matrix."""
+    steps, width = 20, 10.0
+    for place in range(-steps // 2, steps // 2):
+        middle = (place + 0.5) / (steps / 2)
+        chart.add(
+            f'<rect x="{left + (place + steps // 2) * width:.1f}" y="{top:.1f}" width="{width:g}" height="12" '
+            f'fill="var(--{"blue" if middle > 0 else "red"})" opacity="{abs(middle):.2f}"/>'
+        )
+    for share, text in ((0.0, f"−{largest:.3g}"), (0.5, "0"), (1.0, f"{largest:.3g}")):
+        chart.text(left + share * steps * width, top + 28, text, anchor="middle")
 
 
 def moment_chart(kind: str, names: Sequence[str], values: FloatArray) -> str:

@@ -94,7 +94,8 @@ def _sections(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         text = read_text(path)
     except FileFormatError as error:
         raise FileFormatError(
-            f"{path} is not text. A binary model of CRFsuite must be dumped as text first: with `crfsuite dump {path} > model.txt`, or "
+            f"{path} is not text. A binary model of CRFsuite must be dumped as text first: with `crfsuite dump "
+            f"{path} > model.txt`, or "
             'in Python with crf.tagger_.dump("model.txt"), where crf is the sklearn_crfsuite.CRF.'
         ) from error
     sections: dict[str, list[str]] = {}
