@@ -43,6 +43,16 @@ def test_known_efficiencies_of_the_five_node_machine(policy, formula, det, trace
         assert found_trace == pytest.approx(trace, abs=6e-4)
 
 
+@pytest.mark.parametrize("method", ["enumeration", "simulation"])
+@pytest.mark.parametrize("kind", ["root", "det", "trace", "mean"])
+def test_maximum_likelihood_relative_to_itself_is_1_to_the_bit(method, kind):
+    for policy in ("FL", "FL@3", "PL5"):
+        theory = ff.theory(MODEL, THETA, policy, method=method, n_simulated=1000)
+        assert theory.efficiency(kind) == 1.0
+    for policy in ("0.5*FL", "FL + 0.1*PL1"):
+        assert ff.theory(MODEL, THETA, policy, method=method, n_simulated=1000).efficiency(kind) > 1.0
+
+
 def test_a_random_partition_has_little_selection_noise():
     theory = ff.theory(MODEL, THETA, "Partition(2)")
     mixture = ff.theory(MODEL, THETA, "0.7*PL1 + 0.3*PL2")

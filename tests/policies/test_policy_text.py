@@ -165,6 +165,7 @@ def test_spaces_and_defaults() -> None:
         ("Multinomial(0.5*PL1)", 0, "must sum to 1.*sum to 0.5"),
         ("Multinomial(0.5*PL1 + 0.5*PL1)", 0, "appears twice"),
         ("PL1 + Multinomial(0.5*PL1)", 6, "must sum to 1"),
+        ("PL1 > optimal", 4, "written after '>>', as in 'PL1 >> optimal'"),
         ("Unless(FL)", 9, "expected ','"),
         ("Unless(0.2*FL, 0*PL1)", 0, "never selects"),
         ("Unless(FL, " * 30 + "PL1", 220, "nested at most"),

@@ -150,8 +150,8 @@ def _cautious(fit: StandardErrors, restrictions: int, kind: Kind) -> str:
     if restrictions > 1 and size < _LEAST_FOR_RESTRICTION * restrictions:
         raise ModelError(
             f"A joint test of {restrictions} restrictions with {size:,.0f} samples would reject nearly anything: their "
-            f"robust covariance comes from fewer than {_LEAST_FOR_RESTRICTION} samples for each. Test fewer at once, or "
-            f"use other tests: {instead}."
+            f"robust covariance comes from fewer than {_LEAST_FOR_RESTRICTION} samples for each. Test fewer at once; use "
+            f"kind='model', if you trust the model; or use other tests: {instead}."
         )
     few = few_samples(fit, kind)
     said = f"{few}. The p-value is then too small as well; {instead}" if few else ""

@@ -43,7 +43,7 @@ class ResampledTest:
     simulated : ndarray
         Its values under the hypothesis.
     restrictions : int
-        Number of restrictions.
+        Number of linearly independent restrictions.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def _compared(
     random_state: int,
 ) -> ResampledTest:
     rows = restrictions(fit, hypothesis)
-    observed, _ = wald_statistic(fit, rows, value, kind)
+    observed, independent = wald_statistic(fit, rows, value, kind)
     values = np.empty(n_simulated)
     with stepped(f"{name.lower()} test", replicate_seeds(random_state, n_simulated)) as counted:
         for line, seed in enumerate(counted):
@@ -202,4 +202,4 @@ def _compared(
                 raise FieldfitError(
                     f"A simulated dataset has no Wald statistic ({error}). A penalty (sigma2) keeps every fit finite."
                 ) from error
-    return ResampledTest(name, observed, values, len(rows))
+    return ResampledTest(name, observed, values, independent)

@@ -122,6 +122,14 @@ class _Question:
     theta: FloatArray
     formula: str
 
+    @property
+    def is_maximum_likelihood(self) -> bool:
+        """Whether the policy always selects the full likelihood and nothing else: its covariance is the reference."""
+        full = self.model.structure().bind_family(Full())
+        return self.bound.everything and all(
+            family.size == 1 and family.component(0) == full.component(0) for family in self.bound.families
+        )
+
     def enumerated(self) -> Asymptotics:
         """By sums over all states."""
         codes, probability = self.model.joint_probabilities(self.theta)
@@ -139,6 +147,8 @@ class _Question:
                     f"θ is so extreme that {max(lost, unseen)} directions of it change probabilities by less than "
                     f"rounding, and variances along them cannot be computed. Use a θ closer to 0."
                 )
+            elif self.is_maximum_likelihood:
+                covariance = reference
         return Asymptotics(
             bread, meat, covariance, reference, self.formula, f"enumeration of {len(codes)} states", None, why,
             span.undetermined, span.functions,
@@ -169,6 +179,8 @@ class _Question:
                     f"the {size * _DRAW_BATCHES} draws do not show {max(hidden, unseen, lost)} directions of θ at all "
                     f"(states that are too rare). Simulate more (n_simulated), or leave those parameters out of the model."
                 )
+            elif self.is_maximum_likelihood:
+                covariance, error = reference, dict.fromkeys(KINDS, 0.0)
             elif not span.undetermined:
                 error = {kind: _jackknife_error(span, common, reference, kind) for kind in KINDS}
         source = f"{size * _DRAW_BATCHES} draws ({draws.method} sampling)"

@@ -71,8 +71,9 @@ def elimination_order(
         order=order,
     )
     advice = (
-        "Use smaller blocks (PL1, PL2, Partition(2)) or condition on more variables; or make the model with a larger "
-        "largest_table, if the memory allows it."
+        "Use smaller blocks (PL1, PL2, Partition(2)), the likelihood by simulation from a first estimate "
+        "('PL1 >> FL~20000'), or condition on more variables; or make the model with a larger largest_table, if the "
+        "memory allows it."
     )
     if chosen and not tried:
         raise WidthError(

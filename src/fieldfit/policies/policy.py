@@ -92,6 +92,8 @@ class Policy:
         laws = read_sum(reader)
         if reader.peek(">>"):
             reader.fail("only a policy of one stage can be used here, not a refined one.")
+        if reader.peek(">"):
+            reader.fail("a second stage is written after '>>', as in 'PL1 >> optimal'.")
         if not reader.at_end():
             reader.fail("expected '+' and another term, or the end.")
         with reader.blame(0):
