@@ -62,13 +62,31 @@ def test_a_pilot_that_has_adapted_to_its_samples_simulates_others(five):
     """With ten samples for each parameter PL1's own scores look smaller than they are, and PL1 better than FL."""
     model, _, x = five
     rows = x[:100].astype(float)
-    rows[0, 0] = np.nan  # no sums over states
+    rows[:11, 0] = np.nan  # no sums over states
     plan = ff.plan(model, rows, policies=["PL1", "FL"])
     assert "simulated" in plan.method
     found = plan.table.set_index("policy").loc["PL1"]
     theory = ff.theory(model, plan.theta, "PL1")
     exact = np.trace(np.linalg.solve(theory.mle_covariance, theory.covariance)) / model.n_parameters
     assert abs(found["variance"] / exact - 1) < 4 * found["error"] + 0.01
+
+
+def test_few_missing_values_leave_the_comparison_as_it_is(five):
+    model, _, x = five
+    rows = x[:1000].astype(float)
+    complete = ff.plan(model, rows, flops=1e8)
+    rows[3, 0] = np.nan
+    few = ff.plan(model, rows, flops=1e8)
+    assert few.method == complete.method
+    assert "Variances and costs are those of complete samples; the others make FL and blocks slower." in few.notes
+    assert not any("complete samples" in note for note in complete.notes)
+    # A fit cannot have these second stages, so they are not compared.
+    assert any(">> optimal" in policy for policy in complete.table["policy"])
+    assert not any(">> optimal" in policy for policy in few.table["policy"])
+    variances = [plan.table.set_index("policy")["variance"] for plan in (few, complete)]
+    shared = [name for name in ("PL1", "PL2", "FL") if name in variances[0]]
+    assert len(shared) > 1
+    np.testing.assert_allclose(variances[0][shared], variances[1][shared], rtol=0.02)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import numpy as np
 
 from fieldfit.arguments import count_of, sequence_of, truth_value
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.samples import as_table
+from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
@@ -35,6 +35,7 @@ from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.pairwise_missing import MissingPairwiseProblem, sums_states
 from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.problem import Problem
+from fieldfit.models.rows_problem import compile_apart
 from fieldfit.models.sum_problem import compile_by
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import Arrays, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
@@ -326,16 +327,26 @@ class BoltzmannMachine(FieldModel):
     def compile(self, dataset: Dataset, selection: Selection) -> Problem:
         """Compile model, data and selection. The pairwise kernels handle blocks given the rest.
 
-        With missing values they handle single variables of dense graphs. The general problem handles all other components.
+        With missing values they handle single variables of dense graphs, and the complete samples of other components. The
+        general problem handles the rest.
         """
-        codes, missing = as_table(dataset).codes, dataset.has_missing
+        table = as_table(dataset)
+        codes, missing = table.codes, table.has_missing
         kernel = MissingPairwiseProblem if missing else PairwiseProblem
 
         def is_fast(part: FamilySelection) -> bool:
             return not self.observed and (sums_states(self, codes, [part]) if missing else pairwise_supports(part))
 
         fast = is_fast, lambda some: kernel(codes, self._pairwise_parameters, some.parts)
-        return compile_by([fast], lambda some: FieldProblem(self.field_arrays, codes, some), selection)
+
+        def general(part: Table, some: Selection) -> Problem:
+            return FieldProblem(self.field_arrays, part.codes, some)
+
+        apart = (
+            lambda part: missing and not self.observed and pairwise_supports(part),
+            lambda some: compile_apart(table, some, self.compile, general, self.largest_table),
+        )
+        return compile_by([fast, apart], lambda some: general(table, some), selection)
 
     def specification(self) -> tuple[Plain, Arrays]:
         """Describe the model: m, biases, states, names and groups, and the edges as an array."""

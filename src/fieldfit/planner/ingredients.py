@@ -23,7 +23,7 @@ from fieldfit.models.sum_problem import SumProblem
 from fieldfit.models.work import FamilyWork, TimedSum, clock, least_seconds
 from fieldfit.planner.convergence import SHORT, Steps, penalised, steps_of, usual_steps
 from fieldfit.planner.costs import TIMED_PASSES, timed_work
-from fieldfit.planner.pilot import PILOT_POLICY, Pilot
+from fieldfit.planner.pilot import PILOT_POLICY, Pilot, mostly_complete
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
 from fieldfit.policies.laws.base import Law, Noise
@@ -279,13 +279,13 @@ class Builder:
         problem = SumProblem([part.problem for part in parts], weights=weights)
         return KnownFamily(problem, sum(part.evaluation for part in parts), slowest)
 
-    @property
+    @cached_property
     def _fitted(self) -> Dataset:
         """The samples that families are fitted to: those of the moments, compiled anyway, if they are of the data."""
         return (
             self.pilot.samples
             if self.pilot.fewer is self.pilot.rows and not self.pilot.simulated
-            else self.pilot.fewer
+            else mostly_complete(self.pilot.fewer)
         )
 
     @cached_property

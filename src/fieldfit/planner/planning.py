@@ -218,6 +218,7 @@ def stage_setting(
         terms=[PlanTerm(part.law, part.problem) for part in ingredients],
         random_state=request.random_state,
         precision=request.precision,
+        incomplete=request.dataset.has_missing,
         asked=request.policies is not None,
         seconds_left=seconds_left,
         flops_left=lambda: flops - sum(stage.flops for stage in stages),

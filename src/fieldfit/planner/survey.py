@@ -122,6 +122,8 @@ class Survey:
         if self.weighted:
             told = "The values of the pilot's samples are simulated, and weights are treated as independent of them."
             notes.append("Importance weights enter bread and meat." + (f" {told}" if self.pilot.simulated else ""))
+        if self.request.dataset.has_missing and not self.pilot.samples.has_missing:
+            notes.append("Variances and costs are those of complete samples; the others make FL and blocks slower.")
         for what, skipped in self.skipped.items():
             if skipped.usable:
                 notes.append(str(skipped))

@@ -49,9 +49,10 @@ class PlanTerm(NamedTuple):
 class PlanSetting:
     """Where second stages are planned: at a pilot's θ, on the samples ``rows`` that moments are taken over.
 
-    ``observed`` are samples of the data, where ``rows`` may be drawn from the model. ``terms`` are the laws of the plan and
-    ``precision`` (r,) is the penalty of the fit to come. ``seconds_left`` and ``flops_left`` are
-    what the plan may still use; a stage that was ``asked`` for is never skipped for time.
+    ``observed`` are samples of the data, where ``rows`` may be drawn from the model. ``terms`` are the laws of the plan,
+    ``precision`` (r,) is the penalty of the fit to come, and ``incomplete`` says whether its samples miss values.
+    ``seconds_left`` and ``flops_left`` are what the plan may still use; a stage that was ``asked`` for is never skipped
+    for time.
     """
 
     model: Model
@@ -61,6 +62,7 @@ class PlanSetting:
     terms: Sequence[PlanTerm]
     random_state: int
     precision: FloatArray | None
+    incomplete: bool
     asked: bool
     seconds_left: Callable[[], float]
     flops_left: Callable[[], float]

@@ -186,7 +186,7 @@ def field_rows(staged: Staged, setting: PlanSetting) -> tuple[FieldModel, Table]
         model, rows = setting.model.as_field(str(staged)), as_table(setting.rows)
     except FieldfitError:
         raise SkippedError(f"{staged}: skipped, it is for fields with the same variables in every sample.") from None
-    if rows.has_missing:
+    if setting.incomplete:
         raise SkippedError(f"{staged}: skipped, it needs complete samples, and some values are missing.", usable=True)
     return model, rows
 
