@@ -134,9 +134,9 @@ class MarkovRandomField(FieldModel):
         self.factors = tuple(replace(f, scope=variables_of(f.scope, labels)) for f in whole)
         if not self.factors:
             raise ModelError("A Markov random field needs at least one factor.")
+        graph = FactorGraph(cards, tuple(f.scope for f in self.factors))
         entries = sum(math.prod(cards[v] for v in f.scope) for f in self.factors if f.features is None)
         refuse_parameters(entries, "A Markov random field with these free tables", _BYTES_OF_NAMED)
-        graph = FactorGraph(cards, tuple(f.scope for f in self.factors))
         if states is None:
             states = [tuple(range(c)) for c in cards]
         lists = sequence_of(states, "states", "a list with the states of each variable")
