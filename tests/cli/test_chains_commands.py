@@ -223,6 +223,7 @@ def test_evaluate_counts_chunks_or_labels(run, model, train, tmp_path):
     assert document["accuracy"] == pytest.approx(2 / 3)
     assert (document["precision"], document["recall"]) == (1.0, 0.5)
     assert document["each"]["NP"]["f1"] == 1.0
+    assert type(document["each"]["NP"]["gold"]) is int
     assert document["unknown_labels"] == ["B-VP"]
     labels = run("evaluate", model, gold, "--by", "label", "--json").json
     assert labels["unit"] == "label"

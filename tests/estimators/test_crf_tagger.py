@@ -518,3 +518,11 @@ def test_what_a_first_file_may_lack(tmp_path, monkeypatch):
         ff.CRFTagger(features="conll2000").fit(words, [["B", "I"]])
     with pytest.raises(DataError, match="one column, the label"):
         ff.CRFTagger().fit(parse_columns("B\nI\n"))
+
+
+def test_features_that_read_the_column_of_the_labels_are_refused_in_plain_words():
+    with pytest.raises(
+        DataError, match=r"and in the lists that column has the labels\. Give tokens with 2 columns before"
+    ):
+        ff.CRFTagger(features="chunker").fit([["the", "dog"]], [["D", "N"]])
+    assert columns_from_lists([["a"], ["b"]]).place(1) == "the lists, token 2"

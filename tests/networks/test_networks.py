@@ -141,3 +141,15 @@ def test_columns_that_determine_each_other_get_a_warning(frame, copy):
 def test_the_package_is_an_attribute_of_fieldfit():
     assert ff.networks is networks
     assert "networks" in dir(ff)
+
+
+def test_a_network_in_a_notebook_has_a_table_of_its_strongest_edges():
+    couplings = np.where(np.eye(8, dtype=bool), 0.0, 0.25)
+    couplings[0, 1] = couplings[1, 0] = -1.5
+    network = networks.Network(("<b>", *(f"x{j}" for j in range(7))), couplings, np.zeros(8), 100, "by hand")
+    shown = network._repr_html_()
+    assert "<table" in shown
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    assert shown.index("-1.500") < shown.index("+0.250")
+    assert "8 more (network.edges() has all)" in shown

@@ -264,7 +264,7 @@ class _Refit:
 
 def bootstrap_fit(
     fit: Fit,
-    resamples: int = 999,
+    resamples: int = 399,
     *,
     kind: Resampling | None = None,
     random_state: int = 0,
@@ -276,8 +276,9 @@ def bootstrap_fit(
 
     Parameters
     ----------
-    resamples : int, default: 999
-        Number of resamples, each as large as the data and with a selection of its own.
+    resamples : int, default: 399
+        Number of resamples, each as large as the data and with a selection of its own. With 399, standard errors have a
+        random error of 3.5% and the ends of 95% intervals one of 0.13 standard errors; with 999, 2.2% and 0.09.
     kind : {"rows", "groups", "parametric"} or None, default: None
         Samples with replacement, whole groups with replacement, or data simulated from the fit. None: "groups" if the
         data have groups, "parametric" for one sample, else "rows".

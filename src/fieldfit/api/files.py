@@ -19,7 +19,7 @@ from fieldfit.asymptotics import Moments
 from fieldfit.asymptotics.debiased import PenalisedStart
 from fieldfit.data.alignment_record import AlignmentRecord
 from fieldfit.data.container import read_container, write_container
-from fieldfit.data.encoders import Encoder, names_of, read_encoder
+from fieldfit.data.encoders import Encoder, names_of, read_encoded, read_encoder
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.models.base import Cost, Model
 from fieldfit.objective import Penalties
@@ -150,9 +150,10 @@ def load(
     ----------
     path : str or Path
         The file.
-    data : array_like, DataFrame, str, Path, Sequences or None, default: None
+    data : array_like, DataFrame, str, Path, Sequences, ColumnText or None, default: None
         The samples of the fit, which the file does not contain. Influence, tests against other fits and goodness of
-        fit need them. Other samples raise an error.
+        fit need them. For a saved tagger: the path of its file of sentences, or what `read_columns` has read. Other
+        samples raise an error.
     sample_weight : array_like, str or None, default: None
         The weights of the samples, if the fit had them.
     weight_kind : {"importance", "counts"}, default: "importance"
@@ -177,6 +178,8 @@ def load(
         return fit
     from fieldfit.api.refine import attach
 
+    if fit.encoder is not None:
+        data = read_encoded(fit.encoder, data)
     return attach(fit, data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
 
 

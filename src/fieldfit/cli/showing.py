@@ -158,7 +158,7 @@ def print_course(fit: Fit, errors: FloatArray | None, *, tests: bool = True) -> 
     few = few_samples_for_tests(fit)
     if few and errors is not None and np.isfinite(errors).any():
         tell(f"Caution: {few}.")
-    if near_optimum(fit) and errors is not None:
+    if near_optimum(fit) and errors is not None and np.isfinite(errors).any():
         tell(f"Caution: {near_optimum(fit)}.")
     if errors is not None and no_spread(fit, "robust"):
         tell(no_spread(fit, "robust"))

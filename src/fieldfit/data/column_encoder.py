@@ -346,7 +346,7 @@ class ColumnEncoder:
             _check_columns(self.spec, text, self.label_column if text.n_columns == self.n_columns else None)
             if text.n_columns > self.n_columns:
                 raise DataError(
-                    f"A token of {text.sources[0][0].removesuffix(', token')} has {text.n_columns} columns; the "
+                    f"A token of {text.sources[0][0]} has {text.n_columns} columns; the "
                     f"features were learnt from {self.n_columns}, with the label in column {self.label_column}. "
                     f"Give these, with or without the label."
                 )
@@ -525,11 +525,12 @@ def _check_columns(spec: FeatureSpec, text: ColumnText, label_column: int | None
         if column >= text.n_columns:
             raise DataError(
                 f"The features {spec.name!r} read column {column} (counted from 0). A token of "
-                f"{text.sources[0][0].removesuffix(', token')} has {counted(text.n_columns, 'columns')}. Give the columns "
+                f"{text.sources[0][0]} has {counted(text.n_columns, 'columns')}. Give the columns "
                 f"of training, in the same order, in a list of sentences (predict_single takes one sentence)."
             )
         if column == label_column:
             raise DataError(
-                f"The features {spec.name!r} read column {column}, which has the labels of {text.sources[0][0]}; "
-                f"a feature must not use the label. Is a column missing?"
+                f"The features {spec.name!r} read column {column} (counted from 0), and in {text.sources[0][0]} that "
+                f"column has the labels. Give tokens with {counted(column + 1, 'columns')} before the label, for example "
+                "(word, part of speech), or other features."
             )

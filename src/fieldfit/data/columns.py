@@ -40,6 +40,8 @@ class ColumnText:
         (n_tokens,) line of each token in its file, counted from 1.
     sources
         (name, first token) of each file that the text was read from, for messages.
+    unit
+        What ``lines`` counts, for messages: lines of a file, or tokens of lists.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class ColumnText:
     values: tuple[tuple[str, ...], ...]
     lines: IntArray
     sources: tuple[tuple[str, int], ...] = (("text", 0),)
+    unit: str = "line"
 
     def __repr__(self) -> str:
         sizes = (counted(self.n_sentences, "sentences"), counted(self.n_tokens, "tokens"))
@@ -143,7 +146,7 @@ class ColumnText:
         'text, line 4'
         """
         name = next(name for name, first in reversed(self.sources) if first <= token)
-        return f"{name}, line {self.lines[token]}"
+        return f"{name}, {self.unit} {self.lines[token]}"
 
 
 def read_columns(
@@ -305,7 +308,8 @@ def columns_from_lists(*columns: Sequence[Sequence[str]]) -> ColumnText:
         codes=tuple(codes for codes, _ in factors),
         values=tuple(values for _, values in factors),
         lines=np.arange(1, sum(lengths) + 1, dtype=np.int64),
-        sources=(("the lists, token", 0),),
+        sources=(("the lists", 0),),
+        unit="token",
     )
 
 
@@ -364,4 +368,5 @@ def join_texts(texts: Sequence[ColumnText]) -> ColumnText:
             for text, start in zip(filled, starts[:-1], strict=True)
             for name, first in text.sources
         ),
+        unit=filled[0].unit,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -10,7 +11,10 @@ import numpy as np
 from fieldfit.data.alphabet import Alphabet, LazyNames
 from fieldfit.data.array_encoder import ArrayEncoder
 from fieldfit.data.attribute_encoder import AttributeEncoder
+from fieldfit.data.attributes import AttributeText
 from fieldfit.data.column_encoder import ColumnEncoder
+from fieldfit.data.columns import ColumnText, read_columns
+from fieldfit.data.crfsuite_text import read_crfsuite
 from fieldfit.types import Array, Arrays, FileFormatError
 
 _KINDS: dict[str, type[ArrayEncoder] | type[AttributeEncoder] | type[ColumnEncoder]] = {
@@ -43,6 +47,17 @@ def read_encoder(kind: str, arrays: Mapping[str, Array]) -> Encoder:
     if kind not in _KINDS:
         raise FileFormatError(f"The file has an encoder {kind!r}, which this version does not have.")
     return _KINDS[kind].from_arrays(arrays)
+
+
+def read_encoded(encoder: Encoder, data: object) -> object:
+    """Sentences in a file (a path), `ColumnText` or `AttributeText` in the codes of training; other data unchanged."""
+    if isinstance(data, str | os.PathLike):
+        data = read_crfsuite(data) if isinstance(encoder, AttributeEncoder) else read_columns(data)
+    if isinstance(data, ColumnText) and isinstance(encoder, ColumnEncoder):
+        return encoder.with_pairs(data, encoder.encode(data))
+    if isinstance(data, AttributeText) and isinstance(encoder, AttributeEncoder):
+        return encoder.encode(data)
+    return data
 
 
 def names_of(encoder: Encoder) -> tuple[tuple[str, ...], FeatureNames]:

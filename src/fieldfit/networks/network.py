@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.report.shown import first_rows
+from fieldfit.report.table import PlainTable
 from fieldfit.types import FloatArray
 from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import networkx
     import pandas
+
+#: Most edges that a notebook shows.
+_SHOWN_EDGES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +68,13 @@ class Network:
     def __repr__(self) -> str:
         edges = counted(len(self.pairs), "edges")
         return f"<Network: {self.m} variables, {edges}, {self.n:,.0f} samples, {self.method}>"
+
+    def _repr_html_(self) -> str:
+        """A line and the strongest edges, for notebooks."""
+        edges = self.edges()
+        rows = tuple(zip(edges["from"], edges["to"], edges["weight"].tolist(), strict=True))
+        table = PlainTable("Strongest edges first", ("from", "to", "weight"), rows, formats=("", "", "+.3f"))
+        return f"<p>{html.escape(repr(self))}</p>" + first_rows(table, _SHOWN_EDGES, "network.edges()").to_html()
 
     @property
     def m(self) -> int:

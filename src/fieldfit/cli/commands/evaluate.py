@@ -70,6 +70,6 @@ def _document(scores: Scores, unknown: list[str]) -> Plain:
         "unit": scores.unit,
         "tokens": scores.n_tokens,
         **total,
-        "each": {str(name): row.to_dict() for name, row in frame.iloc[:-1].iterrows()},
+        "each": {str(name): row for name, row in frame.iloc[:-1].to_dict("index").items()},
         "unknown_labels": unknown,
     }
