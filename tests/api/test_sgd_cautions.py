@@ -42,7 +42,7 @@ def test_tables_tests_and_summaries_of_sgd_say_that_it_is_not_at_the_optimum(tag
 
 @pytest.mark.filterwarnings("ignore::fieldfit.types.FewSamplesWarning")
 def test_the_page_of_sgd_has_no_empty_columns_and_says_that_stopping_is_by_design(tagger, tmp_path, monkeypatch):
-    tagger.fit_.to_html(tmp_path / "fit.html")
+    tagger.to_html(tmp_path / "fit.html")
     page = (tmp_path / "fit.html").read_text()
     assert "Stochastic gradients (sgd) stop near the optimum by design" in page
     assert "did not converge" not in page
@@ -54,6 +54,13 @@ def test_the_page_of_sgd_has_no_empty_columns_and_says_that_stopping_is_by_desig
     assert "std. error" not in large
     assert "robust errors" not in large
     assert "estimates are shrunk towards 0." in large
+
+
+def test_the_python_code_of_a_page_names_the_file_of_the_fit(tagger):
+    from fieldfit.api.fit_page import fit_page
+
+    parts = "".join(fit_page(tagger.fit_, None, 0.95, file="my tagger.ff").parts)
+    assert "ff.CRFTagger.load(&quot;my tagger.ff&quot;)" in parts or 'ff.CRFTagger.load("my tagger.ff")' in parts
 
 
 def test_a_matrix_of_transitions_has_a_colour_scale():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,11 +70,12 @@ def fit_page(
     command: str = "",
     words: Callable[[str], str] = str,
     purpose: Purpose | None = None,
+    file: str = "model.ff",
 ) -> Page:
     """The whole page.
 
     ``notes`` replace a plan. ``command`` is the command that writes the page, and ``words`` translates the names of
-    Python functions and arguments into those of the command line.
+    Python functions and arguments into those of the command line. ``file`` is the file of the fit, for the Python code.
     """
     page = Page(title(fit), words=words)
     size = extent(fit) if purpose is None else purpose.size
@@ -106,7 +108,7 @@ def fit_page(
         )
     _add_convergence(page, fit)
     add_citation(page, refined=fit.refinement is not None)
-    _add_reproduction(page, fit, command, _lines(fit) if purpose is None else purpose.python)
+    _add_reproduction(page, fit, command, _lines(fit, file) if purpose is None else purpose.python)
     return page
 
 
@@ -275,7 +277,7 @@ def _add_reproduction(page: Page, fit: Fit, command: str, python: str) -> None:
     add_versions(page)
 
 
-def _lines(fit: Fit) -> str:
+def _lines(fit: Fit, file: str) -> str:
     """Python that repeats the fit with the model and penalties of its file."""
     options = [f'"{fit.estimator}"']
     for name, values in (("sigma2", fit.sigma2), ("l1", fit.l1)):
@@ -297,6 +299,6 @@ def _lines(fit: Fit) -> str:
         options.append(f"max_iter={fit.convergence.max_iter}")
     given = ", ".join(options)
     if fit.encoder is not None and fit.model.symbol_chain is None:
-        return f'tagger = ff.CRFTagger.load("model.ff")  # {given}\ntagger.fit(X, y)  # sentences and labels'
-    saved = 'saved = ff.load("model.ff")  # the file of fit.save or --out'
+        return f"tagger = ff.CRFTagger.load({json.dumps(file)})  # {given}\ntagger.fit(X, y)  # sentences and labels"
+    saved = f"saved = ff.load({json.dumps(file)})  # the file of fit.save or --out"
     return f"{saved}\nfit = ff.fit(saved.model, data, {given})  # data: the samples"

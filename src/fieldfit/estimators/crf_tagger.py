@@ -476,6 +476,24 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
 
     # --- file ---------------------------------------------------------------------------------------------------------
 
+    def to_html(self, path: str | os.PathLike[str], *, level: float = 0.95) -> None:
+        """Write the report page of the fit: estimates, transitions, data against model, convergence.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. It is self-contained.
+        level : float, default: 0.95
+            Coverage of the intervals.
+
+        Examples
+        --------
+        %(tagger)s
+        >>> tagger.to_html("tagger.html")
+        """
+        self._check_fitted()
+        self.fit_.to_html(path, level=level)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the tagger to a file, without pickle. `fieldfit.load` can read it too, as a `Fit`.
 

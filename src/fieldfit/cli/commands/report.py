@@ -97,5 +97,5 @@ def report(
         except FieldfitError as error:
             notes.append(f"The cost and accuracy of other estimators were not compared: {error}")
     with waiting("report page"):
-        fit_page(fit, plan, level, notes, command(), in_options, purpose).write(out)
+        fit_page(fit, plan, level, notes, command(), in_options, purpose, str(path)).write(out)
     note(f"written: {out} (open it in a browser)")
