@@ -2,6 +2,7 @@
 
 import doctest
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,19 @@ def test_examples_run(name, tmp_path, monkeypatch):
             except MissingDataError as missing:
                 pytest.skip(str(missing))
         exec(compile(block, name, "exec"), names)
+
+
+def test_the_release_makes_the_links_of_the_readme_absolute():
+    script = ROOT / ".github" / "absolute_links.py"
+    if not script.exists():
+        pytest.skip("an installed package has no release scripts")
+    names = runpy.run_path(str(script))
+    text = names["absolute"](PAGES["README.md"], "https://example.org/project")
+    assert "](https://example.org/project/raw/main/docs/figures/refined-frontier.png)" in text
+    assert "](https://example.org/project/blob/main/docs/networks.md)" in text
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert len(targets) > 20
+    assert all(target.startswith("https://") for target in targets)
 
 
 def test_links_between_pages_lead_somewhere():

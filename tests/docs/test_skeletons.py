@@ -121,7 +121,7 @@ def test_the_command(monkeypatch, tmp_path, capsys):
     ff.fit(model, x, "FL").save(tmp_path / "fit.ff")
     try:
         assert main(["marginals", "--help"]) == 0
-        assert "probability of every state" in capsys.readouterr().out
+        assert "Show the probability of each state of a field." in capsys.readouterr().out
         assert main(["marginals", str(tmp_path / "fit.ff"), "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)
         assert [(line["variable"], line["state"]) for line in shown] == [

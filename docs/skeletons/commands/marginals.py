@@ -11,7 +11,7 @@ from fieldfit.cli.options import Json, SavedFit, Threads, limit_threads
 
 
 def marginals(path: SavedFit, threads: Threads = None, json: Json = False) -> None:
-    """Show the probability of every state of every variable of a fitted field."""
+    """Show the probability of each state of a field."""
     from fieldfit.api.files import load
     from fieldfit.cli.output import print_json, print_table
     from fieldfit.models.field import FieldModel
