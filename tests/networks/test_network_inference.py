@@ -104,7 +104,7 @@ def test_edge_intervals(frame, chain):
     order = [network.pairs.index((0, 1))]
     row = table[(table["from"] == "a") & (table["to"] == "b")].iloc[0]
     assert row["refit"] == pytest.approx(fitted.theta[order[0]])
-    with pytest.raises(ModelError, match="level is 95"):
+    with pytest.raises(FieldfitError, match="level must be between 0 and 1; got 95"):
         networks.edge_intervals(frame, network, level=95)
     with pytest.raises(ModelError, match="not the variables of the network"):
         networks.refit(frame[["a", "b"]], network)
@@ -214,7 +214,7 @@ def test_centralities_of_equal_columns_have_no_interval(frame):
         table = networks.centrality_intervals(x, networks.nodewise_network(x))
     assert table.loc[["a", "copy"]].drop(columns="note").isna().all(axis=None)
     assert table.loc["a", "note"] == "no row has a = 1 and copy = 0"
-    with pytest.raises(ModelError, match="level is 95"):
+    with pytest.raises(FieldfitError, match="level must be between 0 and 1; got 95"):
         networks.centrality_intervals(frame, networks.nodewise_network(frame), level=95)
     with pytest.raises(ModelError, match="from regressions"):
         networks.centrality_intervals(frame, replace(networks.nodewise_network(frame), regressions=None))
@@ -277,7 +277,7 @@ def test_case_dropping_refuses_what_networks_refuse(frame):
     with pytest.raises(DataError, match="edges cannot be estimated"):
         networks.case_dropping(rare.astype(int), resamples=2)
     found = networks.CaseDropping(np.array([0.25]), np.ones((1, 2, 4)))
-    with pytest.raises(ModelError, match="level is 95"):
+    with pytest.raises(FieldfitError, match="level must be between 0 and 1; got 95"):
         found.coefficients(level=95)
     for correlation in (70, -0.1, np.nan, "x"):
         with pytest.raises(ModelError, match="correlation is"):

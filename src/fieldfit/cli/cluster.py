@@ -81,8 +81,8 @@ def connected(address: str) -> Iterator[Client]:
 
     from fieldfit.types import ClusterError
 
-    found = re.fullmatch(r"(?:(?:tcp|tls|ucx|ws|wss)://)?[^\s/]+:(\d{1,5})", address)
-    if found is None or int(found[1]) > 65535:  # Dask would take 40 seconds to close a client without an address
+    matched = re.fullmatch(r"(?:(?:tcp|tls|ucx|ws|wss)://)?[^\s/]+:(\d{1,5})", address)
+    if matched is None or int(matched[1]) > 65535:  # Dask would take 40 seconds to close a client without an address
         raise ClusterError(f"--cluster is {address!r:.80}; it must be an address such as tcp://10.0.0.1:8786.")
     try:
         client = Client(address, timeout=20, set_as_default=False)

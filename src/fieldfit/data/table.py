@@ -420,17 +420,17 @@ def _header(raw: RawTable, row: int) -> str:
 
 def _other_columns(raw: RawTable, j: int, known: list[States]) -> list[int]:
     """The other columns with values that are not their states; none are sought in a very large array."""
-    found: list[int] = []
+    others: list[int] = []
     if raw.matrix is not None and raw.matrix.size > _MOST_CHECKED_ENTRIES:
-        return found
+        return others
     for k, states in enumerate(known):
         if k == j:
             continue
         try:
             codes_for_states(raw.column(k).values, states)
         except BadValueError:
-            found.append(k)
-    return found
+            others.append(k)
+    return others
 
 
 def _remedy(raw: RawTable, j: int, states: States | None) -> str:

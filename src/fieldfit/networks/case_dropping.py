@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.api.estimate_table import checked_level
 from fieldfit.arguments import count_of, number_from_zero, seed
 from fieldfit.networks.centrality import MEASURES, centralities
-from fieldfit.networks.intervals import checked_level
 from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions
 from fieldfit.networks.resampling import Progress, batches, subsets
 from fieldfit.networks.responses import checked_for_regressions, read_responses

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
+from fieldfit.api.estimate_table import checked_level
 from fieldfit.networks.debiased import debiased_with_covariances
-from fieldfit.networks.intervals import UNDETERMINED, checked_level, missing_answers, regressions_of
+from fieldfit.networks.intervals import UNDETERMINED, missing_answers, regressions_of
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import answers_to
 from fieldfit.types import BoolArray, FloatArray

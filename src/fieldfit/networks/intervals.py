@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from fieldfit.api.estimate_table import checked_level
 from fieldfit.api.fitting import fit
 from fieldfit.api.result import Fit
 from fieldfit.arguments import instance_of, numbers_of
@@ -143,12 +144,6 @@ def edge_intervals(
     )
     order = np.argsort(-np.nan_to_num(np.abs(debiased) / se), kind="stable")
     return table.iloc[order].reset_index(drop=True)
-
-
-def checked_level(level: float) -> None:
-    """Refuse a level that is no probability."""
-    if not 0 < level < 1:
-        raise ModelError(f"The level is {level}; it must be between 0 and 1, as 0.95.")
 
 
 def regressions_of(network: Network) -> FloatArray:

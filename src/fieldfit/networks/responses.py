@@ -339,12 +339,12 @@ def _values(states: tuple[object, ...]) -> str:
     return f"{len(states)} different values ({', '.join(map(repr, states[:3]))}{', …' if len(states) > 3 else ''})"
 
 
-def _refuse_groups(found: dict[str, str]) -> NoReturn:
-    """Raise an error for columns that look like the group of each row; ``found`` has the reasons."""
-    told = " and ".join(f"{name!r} looks like the group of each row ({reason})" for name, reason in found.items())
+def _refuse_groups(labels: dict[str, str]) -> NoReturn:
+    """Raise an error for columns that look like the group of each row; ``labels`` has the reasons."""
+    told = " and ".join(f"{name!r} looks like the group of each row ({reason})" for name, reason in labels.items())
     raise DataError(
-        f"{told}, not like a variable. Compare the groups with {_as_groups(next(iter(found)))}, or leave {_them(found)} "
-        f"out ({_leave_out(*found)}). If {'it is a variable' if len(found) == 1 else 'they are variables'}, name all "
+        f"{told}, not like a variable. Compare the groups with {_as_groups(next(iter(labels)))}, or leave {_them(labels)} "
+        f"out ({_leave_out(*labels)}). If {'it is a variable' if len(labels) == 1 else 'they are variables'}, name all "
         "variables in columns (--columns)."
     )
 
