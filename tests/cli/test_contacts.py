@@ -150,6 +150,13 @@ def test_ctrl_c_names_the_checkpoint(run, family, tmp_path, monkeypatch):
     ended = run("contacts", family[0], "--alphabet", "rna", "--threads", 1, "--checkpoint", tmp_path / "state")
     assert ended.code == 130
     assert "the same command with --resume continues from there" in " ".join(ended.err.split())
+    out, kept = tmp_path / "out", tmp_path / "kept"
+    kept.mkdir()
+    for folder in (out, kept):
+        ended = run("contacts", family[0], "--alphabet", "rna", "--threads", 1, "--out", folder)
+        assert ended.code == 130
+    assert not out.exists()  # the command created it, and wrote nothing
+    assert kept.exists()
 
 
 def test_few_sequences_get_a_caution(run, family, tmp_path):

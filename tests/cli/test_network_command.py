@@ -25,7 +25,7 @@ def test_groups_and_files(run, table, tmp_path):
     found = run("network", table, *options)
     assert found.code == 0, found.err
     assert "group = a" in found.out
-    assert "Comparison of a and b (19 permutations)" in found.out
+    assert "Comparison of a and b (19 permutations: no p-value is below 0.05)" in found.out
     assert "p = 0.05" in found.out
     assert "Network of group a (120 rows, 3 variables), 10 bootstrap samples" in found.err
     edges = pd.read_csv(out / "edges.csv")

@@ -80,6 +80,26 @@ def test_full_likelihood_sums_to_one():
     assert total == pytest.approx(1.0, abs=1e-12)
 
 
+def test_samples_have_the_probabilities_of_the_model():
+    model = BoltzmannChain(2, 2)
+    theta = np.random.default_rng(3).normal(size=model.n_parameters)
+    A, start, B = model.split(theta)
+    states = list(itertools.product(range(2), repeat=4))  # y1, x1, y2, x2
+    scores = [start[y] + B[y, x] + A[y, z] + B[z, w] for y, x, z, w in states]
+    probability = np.exp(scores) / np.exp(scores).sum()
+    n = 40_000
+    drawn = model.sample(theta, [2] * n, random_state=5)
+    tokens = np.stack([drawn.labels, drawn.indices], axis=1).reshape(n, 4)
+    counts = np.bincount(tokens @ [8, 4, 2, 1], minlength=16) / n
+    # Sixteen cells beyond five standard errors: an error probability below 1e-5.
+    assert (np.abs(counts - probability) < 5 * np.sqrt(probability * (1 - probability) / n)).all()
+    assert (model.sample(theta, [2] * n, random_state=5).labels == drawn.labels).all()
+    assert model.sample(theta, [0, 3]).n_sequences == 2
+    for lengths in (3, [1.5], [-1]):
+        with pytest.raises(ModelError, match="number of tokens of each sequence"):
+            model.sample(theta, lengths)
+
+
 def test_prediction_given_the_symbols():
     data, model, theta = make(2)
     A, start, B = model.split(theta)

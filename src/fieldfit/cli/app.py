@@ -6,6 +6,7 @@ import importlib
 import os
 import pkgutil
 import sys
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Annotated
 
@@ -68,7 +69,10 @@ def run(arguments: list[str] | None = None, interrupts: Interrupts | None = None
     prepare_streams()
     given = sys.argv[1:] if arguments is None else arguments
     interrupts = Interrupts() if interrupts is None else interrupts
-    return copy_context().run(_run, given, interrupts)  # what is remembered of the command ends with it
+    try:
+        return copy_context().run(_run, given, interrupts)  # what is remembered of the command ends with it
+    finally:
+        _remove_empty_folders()
 
 
 def _run(given: list[str], interrupts: Interrupts) -> int:
@@ -107,6 +111,14 @@ def _run(given: list[str], interrupts: Interrupts) -> int:
     else:
         complain("Interrupted; nothing was written.")
     return INTERRUPTED
+
+
+def _remove_empty_folders() -> None:
+    """Remove the folders that the command has created and not filled, because it failed or was interrupted."""
+    module = sys.modules.get("fieldfit.report.figures")
+    while module is not None and module.made:
+        with suppress(OSError):  # it has files, or is gone
+            module.made.pop().rmdir()
 
 
 def _written() -> list[str]:

@@ -176,6 +176,38 @@ class BoltzmannChain(ChainModel):
         edges[0, :K, :K] = A
         return ScoredChains(dataset.offsets, scores, K, edges)
 
+    def sample(self, theta: ArrayLike, lengths: ArrayLike, random_state: int = 0) -> Sequences:
+        """Draw sequences of labels and symbols from p_θ(x, y | y_0).
+
+        Parameters
+        ----------
+        %(theta)s
+        lengths : array_like of int, shape (n,)
+            Number of tokens of each sequence.
+        random_state : int, default: 0
+            Seed.
+
+        Returns
+        -------
+        Sequences
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> model = ff.BoltzmannChain(2, 3)
+        >>> drawn = model.sample([1.0] * model.n_parameters, [4, 2], random_state=0)
+        >>> drawn.n_sequences, drawn.labels.shape
+        (2, (6,))
+        """
+        sizes = np.asarray(lengths)
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 0).any():
+            raise ModelError(f"lengths is a list with the number of tokens of each sequence; got {lengths!r:.80}.")
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        unknown = np.zeros(offsets[-1], dtype=np.int32)  # labels and symbols, which are drawn
+        entries = np.arange(len(unknown) + 1)
+        empty = Sequences(offsets, entries, unknown, None, unknown, self.n_symbols, self.n_labels)
+        return self.simulate(empty, theta, random_state)
+
     def simulate(self, dataset: Dataset, theta: ArrayLike, random_state: int = 0) -> Sequences:
         """Draw labels and symbols from p_θ(x, y | y_0), for sequences of the same lengths."""
         from dataclasses import replace

@@ -152,6 +152,10 @@ def save_figure(
     return written
 
 
+#: The folders that this process has created. The command line removes those that stay empty.
+made: list[Path] = []
+
+
 def make_folder(path: str | os.PathLike[str]) -> Path:
     """Create a folder unless it exists. Its parent must exist.
 
@@ -172,6 +176,7 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
     """
     folder = Path(path)
     try:
+        absent = not folder.exists()
         folder.mkdir(exist_ok=True)
     except FileNotFoundError as error:
         raise FileAccessError(
@@ -180,4 +185,6 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         reason = error.strerror or str(error)
         raise FileAccessError(f"The folder {folder} cannot be created ({reason}). Give another one.") from error
+    if absent:
+        made.append(folder.absolute())
     return folder

@@ -166,9 +166,9 @@ def summary_text(analyses: dict[str, Analysis], comparison: Comparison | None, b
     if comparison is not None:
         first, second = comparison.groups
         (strength, structure), edges = comparison.tests()["statistic"], comparison.edges()
-        sure = int((edges["q"] < 0.05).sum())
+        sure, count = int((edges["q"] < 0.05).sum()), len(comparison.differences)
         texts.append(
-            f"Comparison of {first} and {second} ({len(comparison.differences)} permutations)\n"
+            f"Comparison of {first} and {second} ({count} permutations: no p-value is below {1 / (1 + count):.2g})\n"
             f"Global strength: difference {strength:.2f} ({first} - {second}), p = {comparison.strength_p:.3g}.\n"
             f"Structure: largest difference of a coupling {structure:.2f}, p = {comparison.structure_p:.3g}.\n"
             f"{sure} of {len(edges)} edges differ at a false discovery rate of 5%."
