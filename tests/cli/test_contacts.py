@@ -153,9 +153,12 @@ def test_ctrl_c_names_the_checkpoint(run, family, tmp_path, monkeypatch):
     out, kept = tmp_path / "out", tmp_path / "kept"
     kept.mkdir()
     for folder in (out, kept):
-        ended = run("contacts", family[0], "--alphabet", "rna", "--threads", 1, "--out", folder)
+        state = tmp_path / f"{folder.name}-state"
+        ended = run(
+            "contacts", family[0], "--alphabet", "rna", "--threads", 1, "--checkpoint", state, "--out", folder
+        )
         assert ended.code == 130
-    assert not out.exists()  # the command created it, and wrote nothing
+    assert not out.exists()  # the command created it, and wrote nothing into it
     assert kept.exists()
 
 
