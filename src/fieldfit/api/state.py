@@ -248,7 +248,7 @@ class FitState:
 
     @property
     def objective_scale(self) -> float:
-        """Σw times the largest |β|: the gradient divided by it is compared with ``tol``."""
+        """Σw times the largest abs(β): the gradient divided by it is compared with ``tol``."""
         largest = max((float(np.abs(beta).max()) for beta in self.policy.betas), default=0.0)
         return self.size.total * self.size.unit_weight * largest
 
