@@ -16,7 +16,8 @@ import numpy as np
 
 from fieldfit.api.advice import current_advice
 from fieldfit.api.moments import central_moments, triplets_of
-from fieldfit.api.runaway import DRIFT, allowed_difference
+from fieldfit.api.runaway import DRIFT, allowed_difference, drift_of
+from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.network import Network
@@ -61,6 +62,8 @@ class NetworkMoments:
         Number of complete rows of the data.
     elsewhere : ndarray of shape (m,)
         Means of the network in chains that start from random states, not from the data.
+    escape : str
+        How the check after a fit sees the network run away from the data; empty if it does not.
 
     Examples
     --------
@@ -81,13 +84,14 @@ class NetworkMoments:
     draws: int
     rows: int
     elsewhere: FloatArray
+    escape: str
 
     def __repr__(self) -> str:
         away = ""
         if self.runs_away:
             away = (
                 "; the network runs away from the data"
-                if self.second_mode
+                if self.second_mode or self.escape
                 else "; its means are not those of the data"
             )
         far = np.abs(np.stack([self.means[1], self.elsewhere]) - self.means[0]).max(axis=1)
@@ -113,11 +117,14 @@ class NetworkMoments:
 
     @property
     def runs_away(self) -> bool:
-        """Whether a mean, from either start, is far from that of the data.
+        """Whether a mean, from either start, is far from that of the data, or chains escape to a second mode.
 
-        Far is more than 0.1, more than three standard errors of the data's mean, and by more than three of the draws:
-        the criterion of the check after a `fieldfit.fit`.
+        Far is more than 0.1, more than three standard errors of the data's mean, and by more than three of the draws. The
+        check after a `fieldfit.fit` is made as well (`escape`): with it a small share of the chains that goes beyond all
+        rows of the data is seen.
         """
+        if self.escape:
+            return True
         p = self.means[0]
         noise = np.sqrt(p * (1.0 - p)) / np.sqrt([[self.draws], [min(self.draws, _ELSEWHERE)]])
         return bool(
@@ -206,7 +213,9 @@ def compare_moments(
     pairs = np.stack(np.triu_indices(len(names), 1), axis=1)
     sides = [central_moments(sample.astype(np.float64), pairs, places) for sample in (rows, drawn)]
     means, correlations, triplets = (np.stack(both) for both in zip(*sides, strict=True))
-    moments = NetworkMoments(means, correlations, triplets, places, draws, len(rows), elsewhere)
+    table = Table(np.ascontiguousarray(rows, dtype=np.int32), model.names, model.states)
+    escape = drift_of(model, table, theta, float(len(rows)), random_state)
+    moments = NetworkMoments(means, correlations, triplets, places, draws, len(rows), elsewhere, escape)
     if moments.runs_away:
         warnings.warn(_far_words(moments, names, network), RunawayWarning, stacklevel=2)
     return moments
@@ -218,6 +227,8 @@ def _far_words(moments: NetworkMoments, names: tuple[str, ...], network: Network
     side, worst = np.unravel_index(int(np.abs(far - data).argmax()), far.shape)
     mean = f"the mean of {names[int(worst)]!r} is {data[worst]:.3f} in the data and {far[side, worst]:.3f} in"
     remedy = _REFIT if isinstance(network, Network) else current_advice().runaway
+    if moments.escape and not moments.second_mode and np.abs(far - data).max() <= DRIFT:
+        return f"The network runs away from the data: {moments.escape}. Do not simulate from it. {remedy}"
     if moments.second_mode:
         where = ("the data", "random states")[int(side)]
         return (

@@ -302,10 +302,11 @@ def _warn_of_equal(names: Sequence[str], complete: NDArray[np.int8]) -> None:
         )
 
 
-def _leave_out(*names: str) -> str:
+def _leave_out(*names: str, by: str | None = None) -> str:
     """How to leave columns out, in Python and on the command line."""
+    groups = "" if by is None else f"by={by!r}, "
     return (
-        f"networks.read_responses(data, leave_out={list(names)!r}), or --leave-out {shlex.quote(','.join(names))} on the "
+        f"networks.read_responses(data, {groups}leave_out={list(names)!r}), or --leave-out {shlex.quote(','.join(names))} on the "
         "command line"
     )
 
@@ -319,13 +320,15 @@ def _refuse_columns(bad: dict[str, tuple[object, ...]], labels: Sequence[str], b
     """Raise an error that names every column without two values, and those that look like the group of each row."""
     told = "; ".join(f"{name!r} has {_values(states)}" for name, states in bad.items())
     few = [name for name, states in bad.items() if 2 < len(states) <= _MOST_GROUPS]
-    hint = ""
+    hint, others = "", [name for name in labels if by is not None and name != by and name not in bad]
+    if others:
+        told += "; " + "; ".join(f"{name!r} looks like the group of each row" for name in others)
     if by is None and (labels or few):
         name = [*labels, *few][0]
         hint = f" If {name!r} says which group a row belongs to, use {_as_groups(name)}."
     raise DataError(
         f"A network needs columns with two values: {told}. Recode {_them(bad)}, or leave {_them(bad)} out "
-        f"({_leave_out(*bad)}).{hint}"
+        f"({_leave_out(*bad, *others, by=by)}).{hint}"
     )
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fieldfit.arguments import instance_of, numbers_of
+from fieldfit.arguments import instance_of, number_from_zero, numbers_of
 from fieldfit.data.alignments import Alignment
 from fieldfit.types import DataError, FloatArray, IntArray
 
@@ -130,15 +130,20 @@ def mutual_information(alignment: Alignment, weights: FloatArray | None = None, 
     >>> proteins.mutual_information(family).round(2)
     array([0.63])
     """
+    from scipy.special import rel_entr
+
     instance_of(alignment, Alignment, "mutual_information needs an Alignment (of a fitted family: fitted.alignment)")
     letters, codes = len(alignment.alphabet), alignment.codes
     weight = np.ones(alignment.n) if weights is None else numbers_of(weights, "weights")
     if weight.shape != (alignment.n,):
         raise DataError(f"weights has shape {weight.shape}; the alignment has {alignment.n:,} sequences.")
+    if not (np.isfinite(weight) & (weight >= 0)).all() or not weight.sum() > 0:
+        raise DataError("weights must be numbers of at least 0, and some must be positive.")
+    pseudo = number_from_zero(pseudo, "pseudo")
     result = np.empty(alignment.length * (alignment.length - 1) // 2)
     for place, (j, k) in enumerate(combinations(range(alignment.length), 2)):
         joint = np.bincount(codes[:, j].astype(np.int64) * letters + codes[:, k], weight, letters**2) + pseudo
         joint = (joint / joint.sum()).reshape(letters, letters)
         apart = np.outer(joint.sum(axis=1), joint.sum(axis=0))
-        result[place] = float(np.sum(joint * np.log(joint / apart)))
+        result[place] = float(rel_entr(joint, apart).sum())
     return result
