@@ -160,3 +160,26 @@ def test_a_damaged_tolerance_is_refused():
     keeper.saved = {**keeper.state, "target": np.array([np.nan])}
     with pytest.raises(FieldfitError, match="saved state"):
         minimise(_bowl(1e-9), np.array([2.0, 1.0]), gtol=1.0, settling=settling, keeper=keeper)
+
+
+@pytest.mark.parametrize("method", ["newton", "lbfgs", "auto"])
+@pytest.mark.parametrize("sigma2", [1.0, 100.0])
+@pytest.mark.parametrize("n", [1e4, 1e6, 1e8, 1e12])
+def test_one_cell_is_empty(n, sigma2, method):
+    """Directions that the data determine do not hide the one in which only the penalty holds θ."""
+    states = np.array([[0, 0], [1, 1], [0, 1], [1, 0]])
+    values = np.array([[a * b, a, b] for a, b in states], dtype=np.float64)
+    theta = np.zeros(3)
+    for _ in range(200):  # Newton steps, shortened while the cell empties; sums without cancellation
+        energies = values @ theta
+        p = np.exp(energies - energies.max())
+        p /= p.sum()
+        slope = 3 * n * (values.T @ p) - n * values[:3].sum(axis=0) + theta / sigma2
+        centred = values - values.T @ p
+        step = np.linalg.solve(3 * n * (centred.T * p) @ centred + np.eye(3) / sigma2, slope)
+        theta = theta - step
+    model = ff.BoltzmannMachine(2, biases=True)
+    counts = np.full(3, int(n))
+    fit = ff.fit(model, states[:3], "FL", sample_weight=counts, weight_kind="counts", sigma2=sigma2, method=method)
+    assert fit.converged
+    np.testing.assert_allclose(fit.theta, theta, atol=2e-3 * np.abs(theta).max())

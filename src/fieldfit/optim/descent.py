@@ -74,6 +74,7 @@ class Descent(ABC):
         self._history: list[Progress] = []
         self._target = 0.0  # the tolerance for the gradient norm
         self._lowered = False  # whether it is below the one that was asked for
+        self._far = False  # whether the last step was too long for the end
         self._keeper: Keeper | None = None
         self._whole: Point | None = None  # the point at which all that the method remembers belongs together
 
@@ -106,6 +107,10 @@ class Descent(ABC):
     def slope(self) -> FloatArray:
         """The gradient at the current point, with all penalties."""
         return self.current.gradient
+
+    def next_step(self) -> FloatArray | None:
+        """The step that the method would try next, where it is known without an evaluation."""
+        return None
 
     def gradient_near(self, x: FloatArray) -> FloatArray:
         """The gradient (without an L1 penalty) at a point that is not accepted, in the present coordinates."""
@@ -158,9 +163,15 @@ class Descent(ABC):
         for _ in range(len(self._history) - 1, max_iter):
             if self.current.norm <= self._target and self._settled():
                 return Status.CONVERGED
-            previous = self.current.value
+            previous, before = (
+                self.current.value,
+                None if self.settling is None else self.spread(self.current.x).copy(),
+            )
             if (status := self.step(self._target)) is not None:
                 return status
+            if self.settling is not None and before is not None:
+                x = self.spread(self.current.x)
+                self._far = self.settling.far(x, x - before)
             if self._recorded():
                 return Status.CALLBACK
             value = self.current.value
@@ -182,8 +193,13 @@ class Descent(ABC):
         if step is None:
             return True
         gone = settling.progress(slope, step, self.gradient_near(at.x + step) - at.gradient)
-        if not gone < 1:
+        if not gone < 1 and (direction := self.next_step()) is not None:
+            step = settling.next_step(at.x, direction)
+            if step is not None:
+                gone = settling.progress(slope, step, self.gradient_near(at.x + step) - at.gradient)
+        if not gone < 1 and not self._far:
             return True
+        gone = min(gone, 1.0) if gone == gone else 1.0
         self._lowered, self._target = True, _CLOSER * max(gone, _FURTHEST) * at.norm
         return False
 
@@ -230,6 +246,7 @@ class Descent(ABC):
             "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
             "history": saved_history(self._history),
             **({"target": np.array([self._target])} if self._lowered else {}),
+            **({"far": np.empty(0)} if self._far else {}),
             **self.own_state(),
         }
 
@@ -246,6 +263,7 @@ class Descent(ABC):
             self._evaluations, self._hessian_products = (int(count) for count in state["work"])
             if not all(0 <= count < _MOST_EVALUATIONS for count in (self._evaluations, self._hessian_products)):
                 raise ValueError("counts of work")
+            self._far = "far" in state
             if "target" in state:
                 (target,) = state["target"].tolist()
                 check_finite(state["target"])

@@ -117,6 +117,17 @@ class _Descent(Descent):
                 return Status.LINE_SEARCH
             self._memory.clear()
 
+    def next_step(self) -> FloatArray | None:
+        """The direction of the memory."""
+        at, direction = self.current, np.empty(self.current.x.size)
+        if not len(self._memory):
+            return None
+        image = self._operator(at.gradient) if self.cheap and self._operator is not None else self._image
+        if self.cheap and image is not None:
+            direction = image
+        slope = self._memory.direction(at.x, at.gradient, image, direction, np.empty(at.x.size))
+        return direction if slope < 0 else None
+
     def begin(self) -> bool:
         """Evaluate the start; false if the value or the gradient is not finite."""
         x = self.current.x
