@@ -9,7 +9,7 @@ import pytest
 import fieldfit as ff
 from fieldfit.data.sequences import Sequences
 from fieldfit.shards.backend import LocalBackend
-from fieldfit.types import ConvergenceWarning, DataError, FieldfitError
+from fieldfit.types import ConvergenceWarning, DataError, FieldfitError, WidthError
 
 
 def boltzmann():
@@ -164,3 +164,11 @@ def test_bad_requests_get_a_sentence():
     with pytest.raises(DataError, match="wide_rows='drop' works in one process"):
         ff.fit(model, values, shards=2, wide_rows="drop")
     assert ff.fit(model, values[:3], "PL1", sigma2=1.0, shards=50).n == 3
+
+
+def test_rows_too_wide_are_numbered_among_all_samples():
+    table = np.random.default_rng(0).integers(0, 2, (40, 30)).astype(float)
+    table[17, :27] = np.nan
+    with pytest.raises(WidthError, match=r"part 2 .* row 17 ") as caught:
+        ff.fit(ff.BoltzmannMachine(30, biases=True), table, "PL1", sigma2=1.0, shards=4)
+    assert caught.value.rows.tolist() == [17]

@@ -181,9 +181,17 @@ class Shard:
             # The weights of samples are given with each question.
             return recipe.model.compile(recipe.samples(self), recipe.selection(self.number))
         except WidthError as error:
-            if error.rows is not None:
-                error.rows = error.rows + int(recipe.starts[self.number])
-            raise
+            if error.rows is None:
+                raise
+            rows = error.rows + int(recipe.starts[self.number])
+            shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
+            single = len(rows) == 1
+            raise WidthError(
+                f"In part {self.number + 1} of the data, {'row' if single else 'rows'} {shown} (of all samples, counting "
+                f"from 0) {'has' if single else 'have'} too many missing values to sum out. Other parts may have such rows "
+                "too. Leave them out before the fit, impute values, or use a sparser graph.",
+                rows,
+            ) from None
 
 
 @dataclass(frozen=True)
