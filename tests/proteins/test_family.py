@@ -332,6 +332,9 @@ def test_mutual_information_of_equal_and_independent_columns() -> None:
     twice = proteins.mutual_information(family, np.where(np.arange(4000) < 2000, 2.0, 0.0), pseudo=1e-9)
     half = proteins.Alignment(family.names[:2000], codes[:2000], "-HPC", np.arange(3))
     np.testing.assert_allclose(twice, proteins.mutual_information(half, pseudo=1e-9), atol=1e-12)
+    assert proteins.mutual_information(family, pseudo=0.0) == pytest.approx(found, abs=1e-6)
+    with pytest.raises(DataError, match="weights must be numbers of at least 0"):
+        proteins.mutual_information(family, np.full(4000, -1.0))
     with pytest.raises(DataError, match=r"weights has shape \(3,\); the alignment has 4,000 sequences"):
         proteins.mutual_information(family, np.ones(3))
     with pytest.raises(FieldfitError, match=r"needs an Alignment .of a fitted family: fitted.alignment.; got"):

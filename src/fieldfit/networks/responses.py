@@ -306,8 +306,8 @@ def _leave_out(*names: str, by: str | None = None) -> str:
     """How to leave columns out, in Python and on the command line."""
     groups = "" if by is None else f"by={by!r}, "
     return (
-        f"networks.read_responses(data, {groups}leave_out={list(names)!r}), or --leave-out {shlex.quote(','.join(names))} on the "
-        "command line"
+        f"networks.read_responses(data, {groups}leave_out={list(names)!r}), or "
+        f"--leave-out {shlex.quote(','.join(names))} on the command line"
     )
 
 

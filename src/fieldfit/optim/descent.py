@@ -108,6 +108,11 @@ class Descent(ABC):
         """The gradient at the current point, with all penalties."""
         return self.current.gradient
 
+    @property
+    def step_start(self) -> FloatArray | None:
+        """The current point, which a step leaves as it is; None where it may change the coordinates of points."""
+        return self.current.x
+
     def next_step(self) -> FloatArray | None:
         """The step that the method would try next, where it is known without an evaluation."""
         return None
@@ -163,26 +168,26 @@ class Descent(ABC):
         for _ in range(len(self._history) - 1, max_iter):
             if self.current.norm <= self._target and self._settled():
                 return Status.CONVERGED
-            previous, before = (
-                self.current.value,
-                None if self.settling is None else self.spread(self.current.x).copy(),
-            )
+            previous, before = self.current.value, self.step_start
             if (status := self.step(self._target)) is not None:
                 return status
-            if self.settling is not None and before is not None:
-                x = self.spread(self.current.x)
-                self._far = self.settling.far(x, x - before)
+            self._far = self._too_long(before)
             if self._recorded():
                 return Status.CALLBACK
             value = self.current.value
-            small = (
-                ftol > 0 and math.isfinite(value) and previous - value <= ftol * max(abs(previous), abs(value), 1.0)
-            )
+            small = ftol > 0 and math.isfinite(value)
+            small = small and previous - value <= ftol * max(abs(previous), abs(value), 1.0)
             if small and self.current.norm > self._target:
                 return Status.SMALL_CHANGE
             if self.current.norm > self._target and self._stalled():
                 return Status.ROUNDING
         return Status.CONVERGED if self.current.norm <= self._target and self._settled() else Status.ITERATION_LIMIT
+
+    def _too_long(self, before: FloatArray | None) -> bool:
+        """Whether the step from ``before`` is too long for the end of the descent, if it has come to that."""
+        if self.settling is None or before is None or self.current.norm > self._target:
+            return False
+        return self.settling.far(self.current.x, self.current.x - before)
 
     def _settled(self) -> bool:
         """Whether the current point, whose gradient is below the tolerance, is an optimum; sets a smaller one if not."""

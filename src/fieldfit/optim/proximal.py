@@ -152,6 +152,11 @@ class _Descent(Descent):
         return None if self._set is None else self._set.places
 
     @property
+    def step_start(self) -> FloatArray | None:
+        """None: the coordinates of points change."""
+        return None
+
+    @property
     def slope(self) -> FloatArray:
         """The pseudo-gradient at the current point."""
         return self._penalty.pseudo
