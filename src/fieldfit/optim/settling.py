@@ -47,7 +47,7 @@ class Settling:
 
     def scaled(self, scale: FloatArray) -> Settling:
         """The same for the coordinates ``scale * x``."""
-        return Settling(self.penalised, self.precision / scale**2, self.share)
+        return Settling(self.penalised, self.precision / scale / scale, self.share)
 
     def part(self, places: IntArray | None) -> Settling:
         """The same for some of the coordinates; None: all."""
