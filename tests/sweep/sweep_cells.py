@@ -23,6 +23,11 @@ def slow(coordinates, seed):
     return {"product": coordinates["a"] * coordinates["b"], "seed_seen": seed}
 
 
+def large(coordinates, seed):
+    """A result that makes the store grow."""
+    return slow(coordinates, seed) | {"text": "x" * 3000}
+
+
 def swallow(coordinates, seed):
     """Like a fit that answers Ctrl-C with what it has so far."""
     try:

@@ -21,12 +21,18 @@ from fieldfit.types import FileAccessError
 CELLS = {(a, b) for a in range(4) for b in range(6)}
 
 
-def launch(store, log, jobs, function="slow"):
+def launch(store, log, jobs, function="slow", largest_file=None):
+    def limited():
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.RLIM_INFINITY))
+
     return subprocess.Popen(
         [sys.executable, str(HERE / "sweep_cells.py"), str(store), str(log), str(jobs), function],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,  # a group of its own, as a terminal gives it
+        preexec_fn=None if largest_file is None else limited,
     )
 
 
@@ -174,6 +180,23 @@ def test_a_full_disk_is_a_sentence_and_loses_no_committed_cell(tmp_path, monkeyp
     started = len(lines(tmp_path / "log", "start"))
     assert run_sweep(sweep, store).done == 24
     assert committed.isdisjoint(lines(tmp_path / "log", "start")[started:])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of file sizes")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_store_that_cannot_be_written_any_more_goes_on_later(tmp_path, jobs):
+    store, log = tmp_path / "s.sweep", tmp_path / "log"
+    ended = launch(store, log, jobs, "large", largest_file=60_000)
+    _, told = ended.communicate()
+    assert ended.returncode != 0
+    assert b"FileAccessError" in told.splitlines()[-1]
+    committed = done(store)
+    assert len(committed) < 24
+    started = len(lines(log, "start"))
+    finish(launch(store, log, jobs, "large"))
+    check_complete(store)
+    assert committed.isdisjoint(lines(log, "start")[started:])
 
 
 def test_a_worker_on_another_machine_keeps_its_cell_until_its_lease_ends(tmp_path):
