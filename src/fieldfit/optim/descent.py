@@ -204,8 +204,8 @@ class Descent(ABC):
                 gone = settling.progress(slope, step, self.gradient_near(at.x + step) - at.gradient)
         if not gone < 1 and not self._far:
             return True
-        gone = min(gone, 1.0) if gone == gone else 1.0
-        self._lowered, self._target = True, _CLOSER * max(gone, _FURTHEST) * at.norm
+        share = min(max(gone, _FURTHEST), 1.0) if math.isfinite(gone) else 1.0
+        self._lowered, self._target = True, _CLOSER * share * at.norm
         return False
 
     def _stalled(self) -> bool:

@@ -132,7 +132,8 @@ class Survey:
         notes += self._withheld.values()
         if self.asked is None and not self.pilot.effort.dense:
             notes.append(
-                "Second stages such as 'PL1 >> optimal' are not compared with so many parameters; a fit can have them."
+                "The model has too many parameters for this plan to compare second stages, such as 'PL1 >> optimal'. A fit "
+                "can still use them."
             )
         if self.moments.full is None:
             notes.append(f"Variances are relative to {self.reference}, not to maximum likelihood.")
