@@ -412,3 +412,16 @@ def test_a_number_of_workers_that_no_machine_has(refused, votes):
 def test_an_address_that_is_none(refused, votes, address):
     pytest.importorskip("distributed")
     assert "it must be an address such as" in refused("fit", "boltzmann", votes, "--cluster", address)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_a_worker_timeout_that_is_none(refused, seconds):
+    """Before anything is read: there is no such file."""
+    told = refused("fit", "boltzmann", "none.csv", "--workers", 2, "--worker-timeout", seconds)
+    assert f"--worker-timeout is {seconds}; it must be a number of seconds above 0" in told
+
+
+@pytest.mark.parametrize("command", [("fit", "boltzmann"), ("fit", "crf"), ("plan", "boltzmann"), ("sweep", "run")])
+def test_a_worker_timeout_without_workers(refused, command):
+    assert "Add --workers N or --cluster ADDRESS" in refused(*command, "none.toml", "--worker-timeout", 5)
+    assert "Give one of the two" in refused(*command, "none.toml", "--workers", 1, "--cluster", "tcp://127.0.0.1:1")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,7 +41,7 @@ WorkerTimeout = Annotated[
     typer.Option(
         "--worker-timeout",
         metavar="SECONDS",
-        help="Time without progress after which a worker is replaced. Default: 300.",
+        help="Time without progress after which a worker is replaced; inf: never. Default: 300.",
     ),
 ]
 ShardsOption = Annotated[
@@ -52,43 +52,56 @@ ShardsOption = Annotated[
 ]
 
 
-@contextmanager
-def opened_backend(workers: int | None, cluster: str | None, timeout: float | None) -> Iterator[Backend | None]:
-    """The backend that the options ask for, closed at the end of the block; None without workers."""
-    if workers is None and cluster is None:
-        yield None
-        return
+def check_backend(workers: int | None, cluster: str | None, timeout: float | None) -> None:
+    """Refuse options that contradict each other, before any work is done."""
     from fieldfit.types import FieldfitError
 
     if workers is not None and cluster is not None:
         raise FieldfitError(
             "--workers starts workers here and --cluster uses those of a cluster. Give one of the two."
         )
-    try:
-        import distributed  # noqa: F401
-    except ImportError:
-        raise FieldfitError("Workers need Dask. Install it with: pip install 'fieldfit[dask]'") from None
-    from fieldfit.shards.dask_backend import DaskBackend
+    if timeout is not None and not timeout > 0:
+        raise FieldfitError(f"--worker-timeout is {timeout:g}; it must be a number of seconds above 0, or inf.")
+    if timeout is not None and workers is None and cluster is None:
+        raise FieldfitError(
+            "--worker-timeout is for fits on workers. Add --workers N or --cluster ADDRESS, or leave it out."
+        )
+    if cluster is not None:
+        from fieldfit.cli.reaching import Address
 
+        Address.parse(cluster)
+
+
+@contextmanager
+def opened_backend(workers: int | None, cluster: str | None, timeout: float | None) -> Iterator[Backend | None]:
+    """The backend that the options ask for, closed at the end of the block; None without workers."""
+    if workers is None and cluster is None:
+        yield None
+        return
+    if find_spec("distributed") is None:
+        from fieldfit.types import FieldfitError
+
+        raise FieldfitError("Workers need Dask. Install it with: pip install 'fieldfit[dask]'")
     with silent_logs(), started(workers) if cluster is None else connected(cluster) as client:
+        from fieldfit.shards.dask_backend import DaskBackend
+
         yield DaskBackend(client) if timeout is None else DaskBackend(client, timeout)
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Client]:
+def connected(text: str) -> Iterator[Client]:
     """A client of a running cluster."""
-    from distributed import Client
-
+    from fieldfit.cli.reaching import Address, check_answer
     from fieldfit.types import ClusterError
 
-    matched = re.fullmatch(r"(?:(?:tcp|tls|ucx|ws|wss)://)?[^\s/]+:(\d{1,5})", address)
-    if matched is None or int(matched[1]) > 65535:  # Dask would take 40 seconds to close a client without an address
-        raise ClusterError(f"--cluster is {address!r:.80}; it must be an address such as tcp://10.0.0.1:8786.")
+    check_answer(Address.parse(text))  # before the import of Dask, which takes a second
+    from distributed import Client
+
     try:
-        client = Client(address, timeout=20, set_as_default=False)
+        client = Client(text, timeout=20, set_as_default=False)
     except (OSError, ValueError) as error:
         raise ClusterError(
-            f"No scheduler answers at {address} ({type(error).__name__}). Check the address, and that it is running."
+            f"No scheduler answers at {text} ({type(error).__name__}). Check the address, and that it is running."
         ) from error
     with client:
         yield client

@@ -17,7 +17,7 @@ from fieldfit.cli.checkpoints import (
     how_to_continue,
     told_interrupts,
 )
-from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
+from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, check_backend, opened_backend
 from fieldfit.cli.options import Json, SaveTo, Seed, Threads, WideRows, WideRowsOption, limit_threads
 from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
@@ -106,6 +106,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder | TableFiles]], 
     betas = weights_option(options.weights)
     tol = as_tolerance(options.tol)
     check_target(options.out)
+    check_backend(options.workers, options.cluster, options.worker_timeout)
     checkpoint = checkpoint_from_options(options.checkpoint, options.checkpoint_every, options.resume)
     with collected_warnings() as told:
         model, table = read()

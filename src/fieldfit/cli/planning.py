@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
+from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, check_backend, opened_backend
 from fieldfit.cli.options import Json, Seed, Threads, WideRows, WideRowsOption, limit_threads
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
     from fieldfit.steps import waiting
 
     limit_threads(options.threads)
+    check_backend(options.workers, options.cluster, options.worker_timeout)
     began = time.process_time()
     with collected_warnings() as warned:
         model, samples = read()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fieldfit.cli.cluster import Cluster, Workers, WorkerTimeout, opened_backend
+from fieldfit.cli.cluster import Cluster, Workers, WorkerTimeout, check_backend, opened_backend
 from fieldfit.cli.options import Json, Threads, limit_threads
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="File that describes the sweep.")]
@@ -41,6 +41,7 @@ def run(
     from fieldfit.sweep import read_sweep, run_sweep
 
     limit_threads(threads)
+    check_backend(workers, cluster, worker_timeout)
     with opened_backend(workers, cluster, worker_timeout) as backend:
         summary = run_sweep(
             read_sweep(file),

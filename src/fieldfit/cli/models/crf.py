@@ -20,7 +20,7 @@ from fieldfit.cli.chains import (
     read_sentences,
 )
 from fieldfit.cli.checkpoints import told_interrupts
-from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, opened_backend
+from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, check_backend, opened_backend
 from fieldfit.cli.invocation import signed
 from fieldfit.cli.options import with_options
 from fieldfit.cli.planning import ChainPlanOptions, run_plan
@@ -193,6 +193,7 @@ def fit(
     from fieldfit.cli.progress import shown_progress
     from fieldfit.cli.weighting import weights_option
 
+    check_backend(workers, cluster, worker_timeout)
     checkpoint = options.prepare()
     tagger = model.tagger(
         policy=options.policy,
