@@ -54,19 +54,19 @@ def check_answer(address: Address) -> None:
 
 def _resolved(address: Address) -> list[str]:
     """The numbers of the host. In another thread: a name server that is slow would keep Ctrl-C waiting."""
-    found: list[list[str] | OSError] = []
+    replies: list[list[str] | OSError] = []
 
     def resolve() -> None:
         try:
             entries = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-            found.append([str(entry[4][0]) for entry in entries])
+            replies.append([str(entry[4][0]) for entry in entries])
         except (OSError, UnicodeError) as error:
-            found.append(error if isinstance(error, OSError) else OSError(str(error)))
+            replies.append(error if isinstance(error, OSError) else OSError(str(error)))
 
     thread = threading.Thread(target=resolve, daemon=True)
     thread.start()
     thread.join(CONNECT_SECONDS)
-    answer = found[0] if found else OSError(f"no answer in {CONNECT_SECONDS:.0f} s")
+    answer = replies[0] if replies else OSError(f"no answer in {CONNECT_SECONDS:.0f} s")
     if isinstance(answer, OSError):
         reason = answer.strerror or answer
         raise ClusterError(
