@@ -93,5 +93,5 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     with pytest.raises(FileAccessError, match="does not exist"):
         make_folder(tmp_path / "a" / "b")
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileAccessError, match="cannot be created"):
+    with pytest.raises(FileAccessError, match="exists and is not a folder"):
         make_folder(tmp_path / "file")

@@ -17,6 +17,7 @@ from itertools import count, takewhile
 import numpy as np
 
 from fieldfit.api.prepare import Prepared
+from fieldfit.data.atomic import check_writable
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
 from fieldfit.types import Array, Arrays, ClusterError, FieldfitError, FieldfitWarning, FileAccessError, FloatArray
@@ -125,6 +126,7 @@ class FileKeeper:
         self._when = time.monotonic()
         self._failed = False
         self.saved: State | None = None
+        check_writable(self._path)
         if os.path.lexists(self._path):
             if not checkpoint.resume:
                 raise FileAccessError(

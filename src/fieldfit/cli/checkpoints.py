@@ -38,7 +38,9 @@ def checkpoint_from_options(path: Path | None, every: float, resume: bool) -> Ch
             raise FieldfitError("--resume needs --checkpoint FILE, the file to continue from.")
         return None
     from fieldfit.api.checkpoint import Checkpoint
+    from fieldfit.data.atomic import check_writable
 
+    check_writable(path)
     if resume and not path.exists():
         note(f"{path} does not exist: there is nothing to resume, the work starts from the beginning")
     return Checkpoint(path, every, resume, note)

@@ -116,12 +116,13 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
     """Plan for the model and samples of ``read``, whose time counts, and print what was found."""
     from fieldfit.api.plan import plan
     from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
+    from fieldfit.cli.saving import check_folder
     from fieldfit.cli.values import as_tolerance
     from fieldfit.cli.wording import in_options
-    from fieldfit.report.figures import make_folder
     from fieldfit.steps import waiting
 
     limit_threads(options.threads)
+    check_folder(options.out)
     check_backend(options.workers, options.cluster, options.worker_timeout)
     began = time.process_time()
     with collected_warnings() as warned:
@@ -147,7 +148,7 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
     files: list[str] = []
     if options.out is not None:
         with waiting("picture and page"):
-            files = write_plan(made, make_folder(options.out))
+            files = write_plan(made, options.out)
     if options.json:
         print_json({**made.to_dict(), "files": files, "warnings": warned})
         return

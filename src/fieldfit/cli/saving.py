@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 
 def check_target(path: Path | None) -> None:
     """Refuse a file that cannot be written, before any work is done for it."""
-    if path is None:
-        return
-    from fieldfit.types import FileAccessError
+    if path is not None:
+        from fieldfit.data.atomic import check_writable
 
-    folder = path.parent
-    if not folder.is_dir():
-        raise FileAccessError(f"{path} cannot be written because the folder {folder} does not exist. Create it.")
-    if path.is_dir():
-        raise FileAccessError(f"{path} cannot be written because it is a folder. Give the path of a file.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise FileAccessError(f"{path} cannot be written: no permission to write in {folder}. Choose another folder.")
+        check_writable(path)
+
+
+def check_folder(path: Path | None) -> None:
+    """Make the folder for the files of a command, before any work is done for them. It vanishes if it stays empty."""
+    if path is not None:
+        from fieldfit.report.figures import make_folder
+
+        make_folder(path)
 
 
 def save_here_or_elsewhere(save: Callable[[Path], object], path: Path) -> FileAccessError | None:

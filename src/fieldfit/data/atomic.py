@@ -34,7 +34,7 @@ def atomic_writer(path: str | os.PathLike[str], part_of: str | os.PathLike[str] 
     stem = f".{name[:100]}."
     temporary, renamed = "", False
     try:
-        mode = _mode_of_old_file(target)
+        mode = _mode_of_old_file(target, path)
         _remove_left_over(folder, stem)
         while True:
             temporary = os.path.join(folder, f"{stem}{secrets.token_hex(6)}.tmp")
@@ -66,6 +66,24 @@ def atomic_writer(path: str | os.PathLike[str], part_of: str | os.PathLike[str] 
                 os.unlink(temporary)
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that `atomic_writer` could not write, before any work is done for it."""
+    target = os.path.realpath(file_path(path))
+    folder = os.path.dirname(target)
+    try:
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        _mode_of_old_file(target, path)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except FileAccessError:
+        raise
+    except OSError as error:
+        given = os.path.dirname(file_path(path)) or "."
+        named = given if os.path.realpath(given) == folder else folder  # a link may lead elsewhere
+        raise FileAccessError(_sentence(path, named, error, "cannot be")) from error
+
+
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary folder that becomes the new folder `path` when the block ends well, and vanishes when it does not."""
@@ -73,6 +91,8 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     parent, name = os.path.split(target)
     renamed, before = False, len(written)
     try:
+        if os.path.lexists(target) and not os.path.isdir(target):
+            raise FileAccessError(f"{os.fspath(path)} exists and is not a folder. Give the name of a new folder.")
         if os.path.isdir(target) and os.listdir(target):
             raise FileAccessError(f"The folder {os.fspath(path)} is not empty. Give the name of a new folder.")
         os.makedirs(parent, exist_ok=True)
@@ -142,14 +162,14 @@ def _remove_left_over(folder: str, stem: str) -> None:
                 os.close(descriptor)
 
 
-def _mode_of_old_file(target: str) -> int | None:
+def _mode_of_old_file(target: str, path: str | os.PathLike[str]) -> int | None:
     try:
         status = os.stat(target)
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(status.st_mode):
         what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise FileAccessError(f"{target} cannot be written because it is {what}. Give the path of a file.")
+        raise FileAccessError(f"{os.fspath(path)} cannot be written because it is {what}. Give the path of a file.")
     return stat.S_IMODE(status.st_mode)
 
 
@@ -163,13 +183,15 @@ def _sync_folder(folder: str) -> None:
             os.close(descriptor)
 
 
-def _sentence(path: str | os.PathLike[str], folder: str, error: OSError) -> str:
+def _sentence(path: str | os.PathLike[str], folder: str, error: OSError, was_not: str = "was not") -> str:
     shown = os.fspath(path)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{shown} was not written because the disk is full; an older file there is unchanged. Free some space."
+        return (
+            f"{shown} {was_not} written because the disk is full; an older file there is unchanged. Free some space."
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{shown} was not written: no permission to write in {folder}. Choose another folder."
+        return f"{shown} {was_not} written: no permission to write in {folder}. Choose another folder."
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return f"{shown} was not written because the folder {folder} does not exist. Create it first."
+        return f"{shown} {was_not} written because the folder {folder} does not exist. Create it first."
     reason = error.strerror or str(error)
-    return f"{shown} was not written ({reason}); an older file there is unchanged. Check the path and the disk."
+    return f"{shown} {was_not} written ({reason}); an older file there is unchanged. Check the path and the disk."

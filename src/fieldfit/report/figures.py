@@ -182,9 +182,13 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
         raise FileAccessError(
             f"The folder {folder} cannot be created because {folder.parent} does not exist. Create that first."
         ) from error
+    except FileExistsError as error:
+        raise FileAccessError(f"{folder} exists and is not a folder. Give the path of a folder.") from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise FileAccessError(f"The folder {folder} cannot be created ({reason}). Give another one.") from error
     if absent:
         made.append(folder.absolute())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise FileAccessError(f"There is no permission to write in the folder {folder}. Give another one.")
     return folder

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from fieldfit.data.atomic import check_writable
 from fieldfit.sweep.grid import Sweep
 from fieldfit.types import FileAccessError, FileFormatError
 
@@ -88,8 +89,8 @@ def _unchanging(path: Path) -> bool:
 
 def create(file: Path, sweep: Sweep, definition: dict[str, object]) -> None:
     """Make the store in one transaction, unless another process has just done it or the file is something else."""
-    if not file.parent.is_dir():
-        raise FileAccessError(f"The folder {file.parent} of the store does not exist. Create it first.")
+    if not file.is_file():
+        check_writable(file)
     connection = connect(file)
     try:
         connection.execute("BEGIN IMMEDIATE")

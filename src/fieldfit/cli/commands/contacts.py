@@ -99,13 +99,13 @@ def contacts(
 
     limit_threads(threads)
     kept = checkpoint_from_options(checkpoint, checkpoint_every, resume)
+    folder = None if out is None else make_folder(out)
     known = None
     with collected_warnings():
         family = proteins.read_alignment(path, alphabet=alphabet, focus=focus)
         if distances is not None:
             of_file = proteins.read_distances(distances, family.width or family.length)
             known = of_file[np.ix_(family.columns, family.columns)]
-    folder = None if out is None else make_folder(out)
     with told_interrupts(kept), collected_warnings(), shown_progress(None, json, max_iter) as progress:
         fitted = proteins.fit_family(
             family, identity=identity, penalty=_name_or_number(penalty), tol=tol, max_iter=max_iter,

@@ -32,7 +32,9 @@ def influence(
     from fieldfit.api.robustness import distances
     from fieldfit.cli.output import note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, load_with, records, write_picture
+    from fieldfit.cli.saving import check_folder
 
+    check_folder(out)
     fit = load_with(path, data, samples)
     everything = bool(parameter) or fits_matrices(fit)
     frame = distances(fit, parameter) if everything else fit.influential(rows)

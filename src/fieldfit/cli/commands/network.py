@@ -93,6 +93,7 @@ def network(
 
     limit_threads(threads)
     kept = checkpoint_from_options(checkpoint, checkpoint_every, resume)
+    folder = None if out is None else make_folder(out)
     finished = as_parts(kept)
     answers = networks.read_responses(
         path, by=by, columns=as_list(columns), leave_out=as_list(leave_out) or (), header=header
@@ -102,7 +103,6 @@ def network(
     pair = as_list(compared) or (list(parts) if len(parts) == 2 else [])
     if pair and len(pair) != 2:
         raise DataError(f"--compare names {len(pair)} groups; it needs two, as --compare A,B.")
-    folder = None if out is None else make_folder(out)
     analyses: dict[str, Analysis] = {}
     comparison: Comparison | None = None
     with collected_warnings() as warned, told_interrupts(kept, "Interrupted"):

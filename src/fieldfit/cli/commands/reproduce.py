@@ -43,9 +43,11 @@ def reproduce(
 ) -> None:
     """Compute a figure of the paper, and draw it with --out."""
     from fieldfit.cli.output import note, print_json
+    from fieldfit.cli.saving import check_folder
     from fieldfit.types import MissingDataError
 
     limit_threads(threads)
+    check_folder(out)
     paper = importlib.import_module("fieldfit_paper.experiments")
     documents = []
     left_out: dict[str, str] = {}

@@ -69,6 +69,7 @@ def show(
     from fieldfit.asymptotics.separation import separation_message
     from fieldfit.cli.output import collected_warnings, complain, note, print_json, print_table, say
     from fieldfit.cli.saved import frame_table, records
+    from fieldfit.cli.saving import check_folder
     from fieldfit.cli.showing import fit_document, print_course, print_fit
     from fieldfit.cli.weighting import write_weights
     from fieldfit.types import FieldfitError
@@ -76,6 +77,8 @@ def show(
     if not 0 < level < 1:
         raise FieldfitError(f"--level is {level:g}; it must be between 0 and 1.")
     fit = load(path)
+    for folder in (weights_to, coefficients_to):
+        check_folder(folder)
     files = [] if weights_to is None else write_weights(fit, weights_to)
     if coefficients_to is not None:
         files += _draw_coefficients(fit, level, parameters or (), coefficients_to)
