@@ -25,7 +25,7 @@ def whole_number(
     whole = None
     if (
         isinstance(value, SupportsInt | SupportsIndex)
-        and not (isinstance(value, bool) or is_masked(value))
+        and not (isinstance(value, bool) or is_masked(value) or is_complex(value))
         and getattr(value, "ndim", 0) == 0
     ):
         try:
@@ -60,6 +60,7 @@ def _finite_number(value: object) -> float | None:
         not isinstance(value, SupportsFloat | SupportsIndex)
         or isinstance(value, bool)
         or is_masked(value)
+        or is_complex(value)
         or getattr(value, "ndim", 0) != 0
     ):
         return None
@@ -68,6 +69,18 @@ def _finite_number(value: object) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+def real_number(value: object) -> float:
+    """``float(value)``; TypeError for complex numbers."""
+    if is_complex(value):
+        raise TypeError("a complex number")
+    return float(value)  # type: ignore[arg-type]
+
+
+def is_complex(value: object) -> bool:
+    """Whether a number of NumPy is complex: converted to a float or an integer, it would lose its imaginary part."""
+    return getattr(getattr(value, "dtype", None), "kind", "") == "c"
 
 
 def truth_value(value: object, name: str) -> bool:
@@ -120,6 +133,14 @@ def unmasked(value: object, name: str, error: type[FieldfitError] = DataError) -
     """Refuse masked entries: NumPy's conversions would give the values behind the mask, or NaN."""
     if is_masked(value) and np.ma.getmaskarray(value).any():
         raise error(f"{name} has masked entries. Give values without a mask.")
+
+
+def real_array(value: object) -> FloatArray:
+    """Numbers as an array of any shape; TypeError or ValueError for what is none. NumPy would drop imaginary parts."""
+    given = np.asarray(value)
+    if given.dtype.kind == "c":
+        raise TypeError("complex numbers")
+    return np.asarray(given, dtype=np.float64)
 
 
 def numbers_of(value: object, name: str) -> FloatArray:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fieldfit.arguments import unmasked
+from fieldfit.arguments import real_number, unmasked
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
@@ -424,7 +424,7 @@ class _Kind:
             return self.absent
         unmasked(value, f"{self.name} of {parameter}", ModelError)
         try:
-            return float(value)  # type: ignore[arg-type]
+            return real_number(value)
         except (TypeError, ValueError, OverflowError):
             raise ModelError(f"{self.name} of {parameter} is {value!r:.80}; it {self.requirement}.") from None
 

@@ -26,8 +26,8 @@ REFUSED = {
     "half a sample": (lambda: FIT.influential(2.5), "an integer of at least 1; got 2.5."),
     "half a sample drawn": (lambda: FIT.plot_influence(2.5), "an integer of at least 1; got 2.5."),
     "a truth value of samples": (lambda: FIT.influential(True), "an integer of at least 1; got True."),
-    "a text as θ": (lambda: ff.theory(MODEL, "abc", "PL1"), "θ is 'abc'; it must be 6 numbers"),
-    "a text as start": (lambda: ff.fit(MODEL, X, start="abc"), "θ is 'abc'; it must be 6 numbers"),
+    "a text as θ": (lambda: ff.theory(MODEL, "abc", "PL1"), "θ is 'abc'; it must be 6 real numbers"),
+    "a text as start": (lambda: ff.fit(MODEL, X, start="abc"), "θ is 'abc'; it must be 6 real numbers"),
     "half a round": (
         lambda: ff.AutoWeights(max_rounds=1.5),
         "max_rounds of the automatic weights is 1.5; it must be a",

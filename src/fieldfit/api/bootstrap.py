@@ -25,7 +25,7 @@ from fieldfit.api.checkpoint import Checkpoint, ReplicateKeeper, as_checkpoint
 from fieldfit.api.estimate_table import checked_level
 from fieldfit.api.functionals import Estimate, value_and_gradient
 from fieldfit.api.validation import fitted_like
-from fieldfit.arguments import seed, whole_number
+from fieldfit.arguments import real_array, seed, whole_number
 from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.docstrings import SHARED, filled
@@ -226,7 +226,10 @@ class Bootstrap:
 
 def _number(value: object) -> float:
     """Convert the result of a function of θ to a number, which may be infinite."""
-    return float(np.asarray(value, dtype=np.float64).reshape(()))
+    try:
+        return float(real_array(value).reshape(()))
+    except (TypeError, ValueError):
+        raise ModelError(f"A function of θ must return one real number; it returned {value!r:.80}.") from None
 
 
 def _percentiles(values: FloatArray, level: float) -> FloatArray:

@@ -24,7 +24,7 @@ from fieldfit.api.cautions import few_samples, near_optimum, without_spread
 from fieldfit.api.estimate_table import parameter_estimates
 from fieldfit.api.functionals import combination, contrast, unit_rows
 from fieldfit.api.refinement import refuse_refined
-from fieldfit.arguments import has_entries, instance_of, one_of
+from fieldfit.arguments import has_entries, instance_of, one_of, real_array
 from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.asymptotics.range_inverse import range_inverse
 from fieldfit.docstrings import SHARED, filled
@@ -172,7 +172,10 @@ def _refuse_held(fit: StandardErrors, rows: FloatArray, kind: Kind) -> None:
 
 def wald_statistic(fit: StandardErrors, rows: FloatArray, value: object, kind: Kind) -> tuple[float, int]:
     """(Rθ̂ − c)ᵀ (R V Rᵀ)⁻¹ (Rθ̂ − c), and the number of independent restrictions."""
-    wanted = np.asarray(value, dtype=np.float64)
+    try:
+        wanted = real_array(value)
+    except (TypeError, ValueError):
+        wanted = np.array(np.nan)
     if wanted.shape not in ((), (1,), (len(rows),)) or not np.isfinite(wanted).all():
         raise ModelError(
             f"The hypothesis has {len(rows)} restriction{'s' if len(rows) > 1 else ''}; value must be one finite number, "
@@ -203,7 +206,10 @@ def restrictions(fit: StandardErrors, hypothesis: object) -> FloatArray:
     if isinstance(hypothesis, np.ndarray) and hypothesis.ndim == 2:
         if hypothesis.shape[1] != r:
             raise ModelError(f"R has shape {hypothesis.shape}; it needs a column for each of {r} parameters.")
-        return hypothesis.astype(np.float64)
+        try:
+            return real_array(hypothesis)
+        except (TypeError, ValueError):
+            raise ModelError(f"R has entries of type {hypothesis.dtype}; they must be numbers.") from None
     several = has_entries(hypothesis) and not isinstance(hypothesis, str | Mapping)
     items: list[object] = list(cast("Iterable[object]", hypothesis)) if several else [hypothesis]
     if not items:

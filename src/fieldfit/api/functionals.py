@@ -14,7 +14,7 @@ from numbers import Real
 import numpy as np
 
 from fieldfit.api.estimate_table import two_sided
-from fieldfit.arguments import has_entries
+from fieldfit.arguments import has_entries, real_array
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import nearest_names, places_of, turned
 from fieldfit.types import FloatArray, IntArray, ModelError
@@ -214,7 +214,7 @@ def _coefficients(values: object) -> FloatArray:
 def _numbers(values: object) -> FloatArray:
     """The values as an array; NaN where they are no real numbers."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        return real_array(values)
     except (TypeError, ValueError):
         return np.array(np.nan)
 

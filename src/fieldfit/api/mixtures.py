@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.api.theory import theory
+from fieldfit.arguments import real_array
 from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.base import check_model
 from fieldfit.models.cost import family_flops
@@ -113,7 +114,7 @@ class FamilyMixtures:
     def _checked(self, values: ArrayLike, name: str, most: float) -> FloatArray:
         """Numbers in [0, most], one for each family in the last dimension."""
         try:
-            given = np.asarray(values, dtype=float)
+            given = real_array(values)
         except (TypeError, ValueError):
             raise ModelError(f"{name} must be an array of numbers with one for each family.") from None
         if given.ndim not in (1, 2) or given.shape[-1] != self.moments.count:

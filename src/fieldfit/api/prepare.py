@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import unmasked
+from fieldfit.arguments import real_number, unmasked
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.models.base import Cost, Model
@@ -198,7 +198,7 @@ def starting_point(
         for (name, value), places in zip(fixed.items(), places_by_name, strict=True):
             unmasked(value, f"fixed[{name!r}]", ModelError)
             try:
-                number = float(value)
+                number = real_number(value)
             except (TypeError, ValueError):
                 number = np.nan
             if not np.isfinite(number):

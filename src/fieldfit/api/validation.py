@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import digest_of
 from fieldfit.api.finished_parts import Kept, as_parts, kept_parts
-from fieldfit.arguments import seed, whole_number
+from fieldfit.arguments import real_array, seed, whole_number
 from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import exact_fingerprint
@@ -326,7 +326,11 @@ def goodness_of_fit(
     def measure(samples: Dataset, theta: FloatArray) -> FloatArray:
         if statistic is None:
             return np.array([held_out(fit.model, theta, samples, fit.policy).mean()])
-        return np.asarray(statistic(samples), dtype=np.float64).reshape(-1)
+        given = statistic(samples)
+        try:
+            return real_array(given).reshape(-1)
+        except (TypeError, ValueError):
+            raise DataError(f"The statistic must return real numbers; it returned {given!r:.80}.") from None
 
     def expectation(theta: FloatArray, seed: int) -> FloatArray:
         seeds = replicate_seeds(seed, _EXPECTATION_DATASETS)

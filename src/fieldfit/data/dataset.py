@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import one_of, unmasked
+from fieldfit.arguments import one_of, real_array, unmasked
 from fieldfit.types import DataError, FloatArray, IntArray
 
 #: Copies of counted samples that a dataset may be expanded to.
@@ -260,10 +260,7 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
         return None
     unmasked(weight, "sample_weight")
     try:
-        given = np.asarray(weight)
-        if given.dtype.kind == "c":
-            raise TypeError("complex numbers")
-        numbers = np.array(given, dtype=np.float64)
+        numbers = np.array(real_array(weight))
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError("sample_weight does not consist of numbers. Give one number ≥ 0 for each row.") from error
     if numbers.shape != (n,):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fieldfit.arguments import unmasked
+from fieldfit.arguments import real_array, unmasked
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.outline import Outline
@@ -640,10 +640,10 @@ class Model(ABC):
         """
         unmasked(theta, "θ", ModelError)
         try:
-            array = np.ascontiguousarray(theta, dtype=np.float64)
+            array = np.ascontiguousarray(real_array(theta))
         except (TypeError, ValueError, OverflowError) as error:
             raise ModelError(
-                f"θ is {theta!r:.80}; it must be {self.n_parameters} numbers, in the order of model.parameter_names."
+                f"θ is {theta!r:.80}; it must be {self.n_parameters} real numbers, in the order of model.parameter_names."
             ) from error
         if array.shape != (self.n_parameters,):
             given = counted(array.size, "numbers") if array.ndim == 1 else f"shape {array.shape}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpac
 
 import numpy as np
 
-from fieldfit.arguments import count_of, sequence_of, truth_value
+from fieldfit.arguments import count_of, is_complex, sequence_of, truth_value
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import FactorGraph
@@ -54,7 +54,11 @@ _BYTES_OF_PARAMETER = 400
 
 def _two_numbers(states: Sequence[object]) -> bool:
     try:
-        first, second = (float(state) for state in states if isinstance(state, SupportsFloat | SupportsIndex))
+        first, second = (
+            float(state)
+            for state in states
+            if isinstance(state, SupportsFloat | SupportsIndex) and not is_complex(state)
+        )
     except (TypeError, ValueError, OverflowError):
         return False
     return len(states) == 2 and bool(np.isfinite([first, second]).all()) and first != second

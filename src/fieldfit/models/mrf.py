@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of, sequence_of
+from fieldfit.arguments import count_of, real_array, sequence_of
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.models.field import FieldModel, checked_names
@@ -331,7 +331,7 @@ def _features(
             for joint in np.ndindex(*shape)
         ]
     else:
-        array = np.asarray(factor.features, dtype=float)
+        array = _real(factor.features, index, "features")
         if array.shape == shape:
             array = array[..., None]
         if array.shape[:-1] != shape:
@@ -359,8 +359,15 @@ def _features(
     return entry, feature, values, names
 
 
+def _real(values: object, index: int, what: str) -> FloatArray:
+    try:
+        return real_array(values)
+    except (TypeError, ValueError):
+        raise ModelError(f"The {what} of factor {index} must be real numbers; got {values!r:.80}.") from None
+
+
 def _offset(index: int, factor: Factor, shape: tuple[int, ...]) -> FloatArray:
-    array = np.asarray(factor.log_offset, dtype=float)
+    array = _real(factor.log_offset, index, "log_offset")
     if array.shape != shape:
         raise ModelError(f"Factor {index} has a log_offset of shape {array.shape}; expected {shape}.")
     if np.any(np.isnan(array)) or np.any(array == np.inf):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of, has_entries
+from fieldfit.arguments import count_of, has_entries, real_array
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.labels import checked_states
 from fieldfit.data.samples import as_table
@@ -516,7 +516,7 @@ def _checked(group: Cliques, q: int) -> Cliques:
 def _array(values: ArrayLike, problem: str) -> FloatArray:
     """Convert numbers to an array, or raise ModelError."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        return real_array(values)
     except (TypeError, ValueError):
         raise ModelError(f"{problem}; got {values!r:.80}.") from None
 
@@ -555,7 +555,7 @@ def _coupling(coupling: str, states: Sequence[object], k: int = 2) -> FloatArray
         return np.asarray((digits == digits[0]).all(axis=0), dtype=np.float64)
     if coupling != "product":
         raise ModelError(f"The coupling is {coupling!r}; it must be 'agree' or 'product'.")
-    if not all(isinstance(state, int | float | np.number) for state in states):
+    if not all(isinstance(state, int | float | np.integer | np.floating) for state in states):
         raise ModelError(f"A coupling 'product' needs states that are numbers; got {list(states)}. Use 'agree'.")
     values = np.array(states, dtype=np.float64)
     product = values

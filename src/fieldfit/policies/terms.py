@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fieldfit.arguments import unmasked
+from fieldfit.arguments import real_array, unmasked
 from fieldfit.policies.families import Family, read_family
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.text import Reader, format_number
@@ -48,7 +48,7 @@ def as_numbers(values: object) -> Numbers:
     """A float, or a tuple of floats where a sequence is given."""
     unmasked(values, "λ or β", PolicyError)
     try:
-        array = np.asarray(values, dtype=np.float64)
+        array = real_array(values)
     except (TypeError, ValueError):
         raise PolicyError(f"λ and β are single numbers or lists of numbers; got {values!r:.80}.") from None
     if array.ndim > 1 or array.size == 0:
