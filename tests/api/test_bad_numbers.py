@@ -14,7 +14,7 @@ import fieldfit as ff
 from fieldfit import sweep as ff_sweep
 from fieldfit import types as ff_types
 from fieldfit.api.estimate_table import EstimateTable
-from fieldfit.types import FieldfitError, ModelError
+from fieldfit.types import FieldfitError, FieldfitWarning, ModelError
 
 MODEL = ff.BoltzmannMachine(3)
 X = MODEL.sample([1.0, -1.0, 0.5], 60, 0).values
@@ -260,7 +260,8 @@ def test_arrays_are_no_words_and_no_states():
 
 
 def test_variances_that_rounding_hides_are_said_to_be_not_identified():
-    theory = ff.theory(MODEL, [1000.0, -1000.0, 500.0], "PL1")
+    with pytest.warns(FieldfitWarning, match="3 of 3 parameters have no variance"):
+        theory = ff.theory(MODEL, [1000.0, -1000.0, 500.0], "PL1")
     assert np.isnan(np.diag(theory.covariance)).all()
     assert "3 not identified" in repr(theory)
     assert "not identified (NaN): 3 of 3 parameters" in str(theory)

@@ -1,10 +1,12 @@
 """What a policy does not determine is refused, or has an infinite variance; it never gets a number."""
 
+import re
+
 import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.types import IdentifiabilityError, ModelError, PolicyError
+from fieldfit.types import FieldfitWarning, IdentifiabilityError, ModelError, PolicyError
 
 MODEL = ff.BoltzmannMachine(4)
 THETA = np.array([-1.0, 1.0, 0.5, -0.5, 1.0, -1.0])
@@ -135,10 +137,30 @@ def efficiency_by_enumeration(theta, k):
 
 @pytest.mark.parametrize("size", [40.0, 300.0])
 def test_theory_says_where_rounding_has_lost_the_answer(size):
-    theory = ff.theory(MODEL, size * THETA, "PL1")
-    assert np.isnan(theory.standard_errors(1)).any()
+    with pytest.warns(FieldfitWarning, match="have no variance in numbers of this precision"):
+        theory = ff.theory(MODEL, size * THETA, "PL1")
+    lost = np.isnan(theory.standard_errors(1))
+    assert lost.any()
+    assert theory.hidden == tuple(np.array(MODEL.parameter_names)[lost])
+    assert theory.to_dict()["hidden"] == list(theory.hidden)
     with pytest.raises(ModelError, match="θ is so extreme that"):
         theory.efficiency()
+    for estimator in ("PL1 >> optimal", "PL1 >> FL", "PL1 >> 0.5*FL", "Nodewise >> optimal"):
+        with pytest.raises(
+            ModelError, match=rf"The variance of '{re.escape(estimator)}' cannot be computed at this θ"
+        ):
+            ff.theory(MODEL, size * THETA, estimator)
+
+
+@pytest.mark.parametrize("certain", [40.0, 1000.0])
+@pytest.mark.parametrize("policy", ["FL", "PL1", "PL1 + PL2", "0.5*PL1"])
+def test_what_a_certain_state_leaves_has_the_variance_of_the_rest(policy, certain):
+    """Where x0 is always 1, the other two are a machine of their own, with its coupling to them in their biases."""
+    with pytest.warns(FieldfitWarning, match="5 of 6 parameters .* x0:x1, x0:x2, x0, x1, x2. Use a θ closer to 0"):
+        theory = ff.theory(ff.BoltzmannMachine(3, biases=True), [0.3, 0.4, 0.5, certain, 0.1, 0.2], policy)
+    rest = ff.theory(ff.BoltzmannMachine(2, biases=True), [0.5, 0.1 + 0.3, 0.2 + 0.4], policy)
+    assert np.isnan(theory.covariance).sum() == 35
+    assert theory.covariance[2, 2] == pytest.approx(rest.covariance[0, 0], rel=1e-6)
 
 
 def test_forbidden_states_leave_their_own_parameters_free_and_need_not_be_allowed_at_zero():

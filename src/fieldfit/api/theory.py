@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from fieldfit.asymptotics.sandwich import KINDS, between, efficiency, inverse_on
 from fieldfit.data.samples import Table
 from fieldfit.models.base import check_model
 from fieldfit.models.field import FieldModel
-from fieldfit.models.identification import beyond, interactions, null_space, open_directions
+from fieldfit.models.identification import beyond, interactions, listed, null_space, open_directions
 from fieldfit.models.problem import Problem
 from fieldfit.policies import Policy
 from fieldfit.policies.families import Full
@@ -27,7 +28,8 @@ from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.second_stage import TheorySetting
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.steps import stepped
-from fieldfit.types import BoolArray, FloatArray, Int32Array, ModelError, PolicyError, WidthError
+from fieldfit.types import BoolArray, FieldfitWarning, FloatArray, Int32Array, ModelError, PolicyError, WidthError
+from fieldfit.words import counted
 
 _DRAW_BATCHES = 10
 #: States from which sums over them are divided, and the number of parts.
@@ -74,8 +76,10 @@ def theory(
     -------
     Asymptotics
         Parameters that the policy does not determine have an infinite variance, and ``undetermined`` names them. Where
-        θ is so extreme that rounding hides a parameter, or the simulated samples do not show it, its variance is NaN:
-        it is not identified in numbers of this precision. Printing the result then says so.
+        θ is so extreme that rounding hides a parameter, or the simulated samples do not show it, its variance is NaN, as
+        the standard error of a parameter that a fit does not identify is: it is not identified in numbers of this
+        precision. ``hidden`` names these parameters, and a `FieldfitWarning` says so. All variances of a second stage
+        depend on all directions of θ, so that it raises a `ModelError` there.
 
     Examples
     --------
@@ -98,6 +102,7 @@ def theory(
             raise PolicyError(
                 f"The formula {formula!r} of the paper is not defined for a second stage; use formula='exact'."
             )
+        _check_resolved(model, vector, estimator, random_state)
         of_policy = partial(theory, model, vector, method=method, n_simulated=n_simulated, random_state=random_state)
         setting = TheorySetting(model, vector, method, n_simulated, random_state, of_policy)
         return estimator.second.theory(estimator.first, setting)
@@ -109,8 +114,12 @@ def theory(
 
     question = _Question(model, bound, vector, formula)
     if method == "enumeration" or (method == "auto" and states <= MOST_ENUMERATED_STATES):
-        return question.enumerated()
-    return question.simulated(n_simulated, random_state)
+        result = question.enumerated()
+    else:
+        result = question.simulated(n_simulated, random_state)
+    if result.hidden:
+        warnings.warn(FieldfitWarning(result.hidden_note), stacklevel=2)
+    return result
 
 
 @dataclass(frozen=True)
@@ -151,7 +160,7 @@ class _Question:
                 covariance = reference
         return Asymptotics(
             bread, meat, covariance, reference, self.formula, f"enumeration of {len(codes)} states", None, why,
-            span.undetermined, span.functions,
+            span.undetermined, span.functions, span.named(np.isnan(np.diag(covariance))),
         )  # fmt: skip
 
     def simulated(self, n_simulated: int, random_state: int) -> Asymptotics:
@@ -185,8 +194,9 @@ class _Question:
                 error = {kind: _jackknife_error(span, common, reference, kind) for kind in KINDS}
         source = f"{size * _DRAW_BATCHES} draws ({draws.method} sampling)"
         return Asymptotics(
-            bread, meat, covariance, reference, self.formula, source, error, why, span.undetermined, span.functions
-        )
+            bread, meat, covariance, reference, self.formula, source, error, why, span.undetermined, span.functions,
+            span.named(np.isnan(np.diag(covariance))),
+        )  # fmt: skip
 
     def _sums(self, codes: Int32Array, probability: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bread and meat as sums over states; many states in parts, so that the time left is known."""
@@ -248,7 +258,11 @@ class _Span:
     @property
     def undetermined(self) -> tuple[str, ...]:
         """The names of the parameters that the policy does not determine."""
-        return tuple(self.names[place] for place in np.flatnonzero(self.open).tolist())
+        return self.named(self.open)
+
+    def named(self, chosen: BoolArray) -> tuple[str, ...]:
+        """The names of these parameters."""
+        return tuple(self.names[place] for place in np.flatnonzero(chosen).tolist())
 
     def covariance(self, bread: FloatArray, meat: FloatArray) -> tuple[FloatArray, int]:
         """Υ Σ Υ, infinite if not determined and NaN if lost to rounding, and the number of directions lost."""
@@ -264,11 +278,32 @@ class _Span:
         inverse, lost = self._inverse(information, self.basis, _MOMENT_ROUNDING * self.scale)
         return inverse, lost.shape[1]
 
+    def hidden_by(self, information: FloatArray) -> tuple[str, ...]:
+        """The names of the parameters along directions whose information is lost to rounding."""
+        _, lost = self._inverse(information, self.basis, _MOMENT_ROUNDING * self.scale)
+        return self.named(np.abs(lost).max(axis=1, initial=0.0) > _INVOLVED_ENTRY)
+
     def _inverse(self, matrix: FloatArray, basis: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
         """`inverse_on` of a matrix over θ; what is lost is in units of the features."""
         outer = np.outer(self.units, self.units)
         inverse, lost = inverse_on(matrix / outer, basis, floor)
         return inverse / outer, lost
+
+
+def _check_resolved(model: FieldModel, theta: FloatArray, estimator: Staged, random_state: int) -> None:
+    """Refuse a second stage where rounding hides a direction of θ: its weights and all its variances would be wrong."""
+    allowed = model.sample(theta, 1, random_state).codes
+    full, _ = _full_likelihood(model, allowed)
+    if full is None:
+        return
+    likelihood = full(allowed)
+    span = _Span.of(model, estimator.first.bind(model.structure()), likelihood)
+    hidden = span.hidden_by(-likelihood.hessian_matrix(theta))
+    if hidden:
+        raise ModelError(
+            f"The variance of '{estimator}' cannot be computed at this θ: some states are certain or so rare that rounding "
+            f"hides {counted(len(hidden), 'parameters')} ({listed(hidden)}). Use a θ closer to 0."
+        )
 
 
 def _jackknife_error(span: _Span, common: CommonDraws, reference: FloatArray, kind: str) -> float:

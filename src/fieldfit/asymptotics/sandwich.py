@@ -17,6 +17,7 @@ import numpy as np
 
 from fieldfit.asymptotics.criterion import ROOT, mean_words
 from fieldfit.asymptotics.meat import INDEPENDENT, ScoreVariance
+from fieldfit.models.identification import listed
 from fieldfit.models.problem import Problem
 from fieldfit.types import FloatArray, ModelError, Plain
 
@@ -69,6 +70,8 @@ class Asymptotics:
         Parameters that the policy does not determine.
     basis : ndarray of shape (r, d) or None
         Basis of the functions of θ that the model determines. None: all of them.
+    hidden : tuple of str
+        Parameters whose variances are NaN, because rounding or the simulated samples do not resolve them.
 
     Examples
     --------
@@ -88,6 +91,7 @@ class Asymptotics:
     why_no_mle: str = ""
     undetermined: tuple[str, ...] = ()
     basis: FloatArray | None = None
+    hidden: tuple[str, ...] = ()
 
     def efficiency(self, kind: str = "root") -> float:
         """Asymptotic variance relative to that of maximum likelihood (Equation 12).
@@ -132,7 +136,7 @@ class Asymptotics:
         Returns
         -------
         ndarray of shape (r,)
-            Infinite for parameters that the policy does not determine.
+            Infinite for parameters that the policy does not determine, and NaN for ``hidden`` ones.
 
         Examples
         --------
@@ -145,14 +149,23 @@ class Asymptotics:
 
     @property
     def note(self) -> str:
-        """Sentence that names the parameters that the policy does not determine; empty if it determines all."""
-        names = self.undetermined
-        if not names:
+        """Sentences that name the parameters without a finite variance; empty if all have one."""
+        names, told = self.undetermined, []
+        if names:
+            told.append(
+                f"The policy does not determine {len(names)} of {len(self.bread)} parameters, which have infinite "
+                f"variance: {listed(names)}."
+            )
+        return " ".join([*told, self.hidden_note] if self.hidden else told)
+
+    @property
+    def hidden_note(self) -> str:
+        """Sentence that names the parameters that rounding or the simulated samples hide; empty if there are none."""
+        if not self.hidden:
             return ""
-        shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
         return (
-            f"The policy does not determine {len(names)} of {len(self.bread)} parameters, which have infinite variance: "
-            f"{shown}."
+            f"{len(self.hidden)} of {len(self.bread)} parameters have no variance in numbers of this precision (NaN), "
+            f"because at this θ some states are certain or too rare: {listed(self.hidden)}. Use a θ closer to 0."
         )
 
     def __repr__(self) -> str:
@@ -173,7 +186,7 @@ class Asymptotics:
             lines.append(
                 f"not identified (NaN): {hidden} of {len(errors)} parameters, hidden by rounding or too rare"
             )
-        if self.undetermined:
+        if self.note:
             lines.append(textwrap.fill(self.note, 80, subsequent_indent="  "))
         if self.mle_covariance is None:
             return "\n".join([*lines, f"maximum likelihood is not available for comparison: {self.why_no_mle}"])
@@ -221,6 +234,7 @@ class Asymptotics:
             "efficiency": None if self.mle_covariance is None else {kind: self.efficiency(kind) for kind in KINDS},
             "monte_carlo_error": self.monte_carlo_error,
             "undetermined": list(self.undetermined),
+            "hidden": list(self.hidden),
             "covariance": self.covariance.tolist(),
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +69,7 @@ def theory(
     from fieldfit.refinement.staged import as_estimator, evaluated_policies
     from fieldfit.report.table import PlainTable
     from fieldfit.steps import waiting
+    from fieldfit.types import FieldfitWarning
 
     limit_threads(threads)
     parsed = [as_estimator(text) for text in policies]
@@ -76,7 +78,8 @@ def theory(
     for policy in parsed:
         stages = evaluated_policies(policy)
         bound = stages[0].bind(field.structure())
-        with waiting(f"theory of {policy}"):
+        with waiting(f"theory of {policy}"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FieldfitWarning)  # the result's note says the same, once
             result = calculation.theory(
                 field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed
             )
