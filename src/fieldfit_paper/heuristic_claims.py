@@ -60,7 +60,7 @@ def heuristic_claims(tables: SweepTables) -> Iterator[Row]:
                     f"{alone[1]} in the second reading), and J takes no account of the penalty.",
                     gain[1],
                 )
-    yield small_chain.diagonal_claim()
+    yield small_chain.diagonal_claim(tables.scale)
 
 
 def _folds(tables: SweepTables, model: str, higher: str) -> str:

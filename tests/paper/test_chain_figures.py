@@ -13,7 +13,7 @@ from fieldfit.chains import Segments, Sequences, selected_windows
 from fieldfit.models.chain_problem import Windows
 from fieldfit.plots import Cloud, TradeOffPanel
 from fieldfit.types import DataError, ModelError, PolicyError
-from fieldfit_paper import chain_sweeps, chain_tables, claim_page, claims, figure14
+from fieldfit_paper import chain_sweeps, chain_tables, claim_page, figure14
 from fieldfit_paper.beta_heuristic import heuristic_beta, heuristic_cell
 from fieldfit_paper.chain_data import chain_data, draw_fold
 from fieldfit_paper.chain_figures import reproduce_grids, reproduce_heuristic, reproduce_trade_off
@@ -296,25 +296,17 @@ def test_figures_of_a_model_from_shared_stores(tiny, tmp_path):
 
 
 @pytest.mark.slow
-def test_claims_without_data_say_so(tmp_path, monkeypatch):
-    monkeypatch.setenv("FIELDFIT_DATA", str(tmp_path))
-    chain_data.cache_clear()
-    chain_fold.cache_clear()
-
-    def no_rows(*args):
-        raise DataError("The data file conll2000/train.txt is not there.")
-
-    monkeypatch.setattr(chain_tables, "records_of", no_rows)
-    sections = claims.sections(chain_tables.SweepTables(tmp_path, "small"))
-    rows = [row for section in sections for row in section.rows]
-    missing = [row for row in rows if row.measured == "not measured"]
+def test_claims_without_data_say_so(without_data):
+    rows = without_data.experiment("report")["claims"]
+    missing = [row for row in rows if row["measured"] == "not measured"]
     assert len(missing) == 7
-    assert {row.verdict for row in missing} == {"not measured"}
-    text = claim_page.markdown(sections, "small", "Made today.")
+    assert {row["verdict"] for row in missing} == {"not measured"}
+    assert without_data.files("report") == {"reproduction.md", "reproduction.html"}
+    text = (without_data.folder / "reproduction.md").read_text(encoding="utf-8")
     assert "7 were not measured" in text
     assert "conll2000/train.txt" in text
-    assert {"Figure 2 (c), (d)", "Figure 3"} <= {row.where for row in rows if row.verdict == "refuted"}
-    assert all(row.why for row in rows if "differs" in row.verdict or "refuted" in row.verdict)
+    assert {"Figure 2 (c), (d)", "Figure 3"} <= {row["where"] for row in rows if row["verdict"] == "refuted"}
+    assert all(row["why"] for row in rows if "differs" in row["verdict"] or "refuted" in row["verdict"])
 
 
 def test_cells_are_kept_and_read_where_there_is_no_store(tmp_path):

@@ -1,6 +1,7 @@
 """Rules that judge the claims of captions, on small grids made by hand."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -120,7 +121,7 @@ def test_sentiment_rows_have_both_readings():
 def test_small_chains_differ_in_length_and_labels():
     assert len({chain.n_labels for chain in CHAINS}) == len({chain.longest for chain in CHAINS}) == len(CHAINS) == 3
     for chain in CHAINS:
-        made = sequences(chain, SEEDS[0])
+        made = sequences(chain, SEEDS["small"][0])
         lengths = set((made.offsets[1:] - made.offsets[:-1]).tolist())
         assert lengths == set(range(chain.shortest, chain.longest + 1))
         assert sorted(set(made.labels.tolist())) == list(range(chain.n_labels))
@@ -128,9 +129,13 @@ def test_small_chains_differ_in_length_and_labels():
 
 @pytest.mark.slow
 def test_the_row_of_small_chains_counts_all_seeds(monkeypatch):
-    monkeypatch.setattr("fieldfit_paper.small_chain.SEEDS", SEEDS[:2])
-    row = diagonal_claim()
-    away = distances(CHAINS[1], "published")
+    assert len(SEEDS["paper"]) == 6
+    few = replace(CHAINS[0], n_sequences=200)
+    monkeypatch.setattr("fieldfit_paper.small_chain.CHAINS", (CHAINS[1], few))
+    row = diagonal_claim("small")
+    assert row.measured.count(f"{few}: ") == 2  # once by each formula
+    assert "2 sets of sequences of each kind" in row.measured
+    away = distances(CHAINS[1], "published", "small")
     assert len(away) == 2 * len(LAMBDAS)
     below = sum(distance < CLOSE_BETA for distance in away)
     assert f"{CHAINS[1]}: {below} of {len(away)} below 0.1, the largest {max(away):.2f}" in row.measured

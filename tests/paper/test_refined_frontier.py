@@ -37,13 +37,11 @@ def test_the_excess_of_normal_differences_is_found_with_its_error():
 
 
 @pytest.mark.slow
-def test_fits_have_the_exact_variance_and_the_figure_has_a_table(tmp_path):
-    result = refined_frontier.reproduce(tmp_path, "small")
-    assert {path.name for path in result.files} == {
-        f"refined-frontier.{kind}" for kind in ("png", "svg", "csv", "json")
-    }
-    points = result.document["points"]
-    with (tmp_path / "refined-frontier.csv").open() as file:
+def test_fits_have_the_exact_variance_and_the_figure_has_a_table(without_data):
+    name = "refined-frontier"
+    assert without_data.files(name) == {f"{name}.{kind}" for kind in ("png", "svg", "csv", "json")}
+    points = without_data.experiment(name)["points"]
+    with (without_data.folder / f"{name}.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["excess"]) for row in rows] == [point["excess"] for point in points]
     exact = {(r["field"], r["policy"]): r["excess"] for r in points if r["source"] == "exact"}
