@@ -79,13 +79,13 @@ def test_smaller_models_are_nested_by_name():
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["PL1", "0.6*PL1 + 0.4*PL2"])
 def test_levels_under_the_null(policy):
-    """600 datasets, tests of level 10% and 5%: the part rejected is 0.10 ± 0.0122 and 0.05 ± 0.0089 (standard errors).
+    """400 datasets, tests of level 10% and 5%: the part rejected is 0.10 ± 0.015 and 0.05 ± 0.0109 (standard errors).
 
-    The bands are 3.6 of those: a right test fails with probability below 4e-4. The ratio taken for a χ² is far outside,
+    The bands are 2.9 of those: a right test fails with probability below 4e-3. The ratio taken for a χ² is far outside,
     which is why the null law matters.
     """
     ff.set_threads(1)
-    replications, n = 600, 1_500
+    replications, n = 400, 1_500
     p_values = {name: np.empty(replications) for name in ("wald", "wald model", "score", "ratio")}
     naive = np.empty(replications)
     draws = MODEL.sample(NULL, replications * n, 7).codes.reshape(replications, n, 4)

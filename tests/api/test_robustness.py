@@ -383,9 +383,9 @@ BY_NUMBER_OF_ONES = np.array([0.013, 0.012, 0.405, 0.114, 0.456])
 
 @pytest.mark.slow
 def test_outside_the_family_the_cheaper_estimator_can_win():
-    """Pseudo-likelihood has 6% less excess loss than maximum likelihood on new data, in theory and over 1,000 datasets.
+    """Pseudo-likelihood has 6% less excess loss than maximum likelihood on new data, in theory and over 400 datasets.
 
-    The paired difference of the losses is asked to be 4 standard errors above 0 (about 10 are expected).
+    The paired difference of the losses is asked to be 4 standard errors above 0 (about 6 are expected).
     """
     ff.set_threads(1)
     model = ff.BoltzmannMachine(4)
@@ -394,7 +394,7 @@ def test_outside_the_family_the_cheaper_estimator_can_win():
     goal = {policy: ff.project(model, p, policy) for policy in ("FL", "PL1")}
     np.testing.assert_allclose(goal["FL"].theta, goal["PL1"].theta, atol=0.02)
     assert goal["FL"].divergence > 0.2
-    n, replications = 800, 1_000
+    n, replications = 800, 400
     floor = goal["FL"].entropy + goal["FL"].divergence
     predicted = {policy: projection.expected_nll(n) - floor for policy, projection in goal.items()}
     assert predicted["PL1"] < 0.96 * predicted["FL"]

@@ -30,19 +30,19 @@ def cases(name):
     return beginnings(TARGETS[name])
 
 
-def instrument(name):
-    """Count the branches of the functions of fieldfit in the modules that the seeds need."""
+def instrument(name, package):
+    """Count the branches of the functions of a package of fieldfit in the modules that the seeds need."""
     for target in TARGETS.values() if name == "all" else [TARGETS[name]]:
         for content in SEEDS[target]():
             accepted(target, content)
     for thing in gc.get_objects():
-        if isinstance(thing, types.FunctionType) and str(thing.__module__).startswith("fieldfit."):
+        if isinstance(thing, types.FunctionType) and f"{thing.__module__}.".startswith(f"{package}."):
             atheris.instrument_func(thing)
 
 
-def fuzz(name, found, options):
+def fuzz(name, package, found, options):
     """Run libFuzzer, which ends the process."""
-    instrument(name)
+    instrument(name, package)
     with tempfile.TemporaryDirectory() as folder:
         for number, content in enumerate(cases(name)):
             (Path(folder) / f"{number:05d}").write_bytes(content)
@@ -76,6 +76,7 @@ def main():
     parser.add_argument("--cases", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=int, default=0, help="end after this time; 0: no limit")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--package", default="fieldfit", help="follow the branches of this package")
     parser.add_argument("--found", type=Path, help="folder for cases that took new branches")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="put what was found into the corpus")
     options = parser.parse_args()
@@ -86,7 +87,7 @@ def main():
         found = options.found or Path(folder)
         found.mkdir(parents=True, exist_ok=True)
         limits = [f"-runs={options.cases}", f"-max_total_time={options.seconds}", f"-seed={options.seed}"]
-        fuzz(options.target, found, limits)
+        fuzz(options.target, options.package, found, limits)
 
 
 if __name__ == "__main__":
