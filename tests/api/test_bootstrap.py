@@ -20,6 +20,7 @@ def test_rows_are_fits_of_resampled_rows():
         np.testing.assert_allclose(found.theta[line], again.theta, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_keep_their_selection():
     """Resamples lie around the estimate, to 1/√60 of its standard error: 0.6 of it is passed by chance with p < 1e-4."""
     fit = ff.fit(MODEL, X, "0.2*PL1", random_state=9)

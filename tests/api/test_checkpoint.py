@@ -216,6 +216,7 @@ def test_a_killed_process_goes_on(samples, tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_the_command_line_says_how_to_go_on(samples, tmp_path, monkeypatch, capsys):
     from contextlib import contextmanager
 

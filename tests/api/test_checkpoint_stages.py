@@ -37,6 +37,7 @@ def interrupting(monkeypatch, target, name, number):
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", STAGED)
 @pytest.mark.parametrize("shards", [None, 3])
 def test_a_stop_in_the_first_stage(samples, tmp_path, policy, shards):

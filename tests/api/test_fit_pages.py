@@ -292,6 +292,7 @@ def test_the_table_of_estimates_promises_no_intervals_that_it_lacks():
     assert "data-absent" not in page.parts[-1]
 
 
+@pytest.mark.slow
 def test_a_picture_of_many_couplings_has_the_strongest_ones_inside_its_panel():
     model = ff.BoltzmannMachine(30, biases=True)
     x = (np.random.default_rng(0).random((400, 30)) < 0.5).astype(int)

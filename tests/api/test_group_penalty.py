@@ -42,6 +42,7 @@ def test_two_states_are_an_l1_penalty(answers, weight):
     assert 0 < (ratios == 0).sum() < 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["robust", "model"])
 def test_main_effects_next_to_tables_at_zero_have_errors(answers, kind):
     """A main effect adds up entries of the tables of all pairs; zeros count as fixed, as in a machine of 0 and 1."""

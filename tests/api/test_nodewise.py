@@ -50,6 +50,7 @@ def test_separate_estimates_are_logistic_regressions() -> None:
     assert fit.theta[name] == pytest.approx(ratio, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_tied_fixed_and_weighted() -> None:
     tied = ff.BoltzmannMachine.grid(3, 3, tied=True, biases=True, states=(-1, 1))
     x = np.asarray(tied.sample([0.3, 0.3, 0.1], 3000, 3).values)

@@ -250,6 +250,7 @@ def test_plots_show_the_tables(tmp_path):
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_names_in_the_influence_plot_do_not_collide():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -43,7 +43,7 @@ def test_known_efficiencies_of_the_five_node_machine(policy, formula, det, trace
         assert found_trace == pytest.approx(trace, abs=6e-4)
 
 
-@pytest.mark.parametrize("method", ["enumeration", "simulation"])
+@pytest.mark.parametrize("method", ["enumeration", pytest.param("simulation", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["root", "det", "trace", "mean"])
 def test_maximum_likelihood_relative_to_itself_is_1_to_the_bit(method, kind):
     for policy in ("FL", "FL@3", "PL5"):

@@ -44,6 +44,7 @@ def test_cross_validation_of_models_by_another_score():
             ff.cross_validate(MODEL, X, folds=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_goodness_of_fit_sees_what_the_model_lacks():
     good = ff.fit(MODEL, X, "PL1").goodness_of_fit(n_simulated=99)
     assert good["p"].min() > 0.01

@@ -36,6 +36,7 @@ def test_the_meat_is_the_sum_over_pairs_of_sites():
         assert found.degrees == pytest.approx(2 * 56**2 / np.square(kernel).sum())
 
 
+@pytest.mark.slow
 def test_the_degrees_of_freedom_are_those_of_the_variation_of_the_meat():
     """Of 600 meats of independent terms; the relative variance has a standard error of about 8%."""
     model, random = ff.TiedField.grid(20, 20), np.random.default_rng(0)

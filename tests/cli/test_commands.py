@@ -486,6 +486,7 @@ def test_fit_potts_with_a_penalty_on_tables(run, tmp_path):
     assert "cannot be combined" in refused.err
 
 
+@pytest.mark.slow
 def test_resume_says_where_the_fit_continues(run, votes, tmp_path):
     state = tmp_path / "fit.state"
     options = ("fit", votes, "--checkpoint", state, "--resume", "--rows", 0)

@@ -41,6 +41,7 @@ def test_json(run, family):
     assert {(pair["i"], pair["j"]) for pair in found.json["pairs"][:2]} == {(0, 8), (1, 7)}
 
 
+@pytest.mark.slow
 def test_couplings_with_standard_errors(run, family, tmp_path):
     out = tmp_path / "out"
     options = ("--alphabet", "rna", "--penalty", "ccmpred", "--threads", 1, "--couplings", 3)
@@ -227,6 +228,7 @@ def test_what_cannot_be_said_is_told(run, family, tmp_path):
     assert ".py" not in found.err
 
 
+@pytest.mark.slow
 def test_show_of_a_large_family_names_the_function_that_loads_it(run, tmp_path):
     path = tmp_path / "family.fasta"
     path.write_text(">a\nACDE\n>b\nAC-E\n>c\nGCDW\n")

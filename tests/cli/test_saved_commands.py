@@ -43,6 +43,7 @@ def test_influence_is_that_of_the_fit(run, nested, votes, tmp_path):
     assert {line["parameter"] for line in chosen["samples"]} == {"b:c"}
 
 
+@pytest.mark.slow
 def test_a_loaded_fit_takes_its_own_samples_only(refused, nested, votes, tmp_path, samples):
     fewer = tmp_path / "fewer.csv"
     fewer.write_text("\n".join(votes.read_text(encoding="utf-8").splitlines()[:100]), encoding="utf-8")

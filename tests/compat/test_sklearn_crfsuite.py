@@ -85,6 +85,7 @@ def test_the_weights_are_those_of_the_original(options):
             assert left == pytest.approx(right, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_scikit_learn_tools():
     X, y = sentences(30)
     crf = CRF(c2=0.1)

@@ -216,6 +216,7 @@ def slow_derive(name, word, stop_words):
 odd_text = st.text(st.one_of(st.characters(), st.sampled_from("aBÀßΣσςİıǅ٣²Ⅷ日𝐀\ud800\t \0/")), max_size=6)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(st.lists(odd_text, max_size=8), st.lists(odd_text, max_size=3))
 def test_derived_texts_follow_python(words, stop_words):

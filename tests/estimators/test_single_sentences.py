@@ -129,6 +129,7 @@ def template_tagger(features, compatible=False):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compatible", [False, True])
 @pytest.mark.parametrize("features", FEATURES)
 @settings(deadline=None, max_examples=40)
@@ -201,6 +202,7 @@ def test_compact_and_saved_taggers_agree(tmp_path):
     assert again.predict(sentences) == tagger.predict(sentences)
 
 
+@pytest.mark.slow
 def test_long_sentences_with_label_pairs_take_the_general_way():
     tagger = template_tagger("pairs")
     sentence = [("the", "N"), ("dog", "V")] * 40_000

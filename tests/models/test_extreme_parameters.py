@@ -101,6 +101,7 @@ def test_free_tables_take_memory_in_proportion_to_their_entries():
     assert math.isclose(model.log_partition(np.zeros(90_000)), math.log(90_000), rel_tol=1e-12)
 
 
+@pytest.mark.slow
 def test_tables_that_do_not_fit_into_memory_are_refused_with_bytes():
     model = ff.Potts(3, 10**6, couplings="agree")
     for use in (model.log_partition, model.marginals, lambda theta: model.sample(theta, 1)):

@@ -180,7 +180,11 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES)
+#: Those with many states to enumerate.
+LARGE = ("sparse graph of spins", "more than one panel", "sparse graph")
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in CASES])
 def case(request):
     options: Any = CASES[request.param]
     return make(list(CASES).index(request.param), **options)

@@ -166,6 +166,7 @@ def _attracting(m, coupling, threshold):
     return networks.Network(tuple(f"x{j}" for j in range(m)), couplings, np.full(m, threshold), 800, "by hand")
 
 
+@pytest.mark.slow
 def test_a_network_with_other_means_gets_a_warning_with_a_remedy_that_helps(frame):
     network = networks.nodewise_network(frame)
     far = networks.Network(network.names, network.couplings, network.thresholds + 2.0, 800, "by hand")

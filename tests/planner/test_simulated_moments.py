@@ -71,6 +71,7 @@ def test_a_pilot_that_has_adapted_to_its_samples_simulates_others(five):
     assert abs(found["variance"] / exact - 1) < 4 * found["error"] + 0.01
 
 
+@pytest.mark.slow
 def test_few_missing_values_leave_the_comparison_as_it_is(five):
     model, _, x = five
     rows = x[:1000].astype(float)

@@ -439,6 +439,7 @@ def test_the_lines_on_the_page_of_a_family_run(options, tmp_path, monkeypatch):
     np.testing.assert_allclose(names["family"].contact_scores, fitted.contact_scores, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_family_names_what_families_have(tmp_path: Path) -> None:
     path = tmp_path / "family.html"
     codes = np.random.default_rng(0).integers(0, 4, (40, 30)).astype(np.uint8)  # 9,900 parameters: no matrices
@@ -467,6 +468,7 @@ def focused(path: Path) -> proteins.FamilyFit:
     return proteins.fit_family(alignment, identity=0.9, penalty="plmc")
 
 
+@pytest.mark.slow
 def test_a_reloaded_family_has_the_numbers_of_its_focus_sequence(tmp_path: Path) -> None:
     path = tmp_path / "family.fasta"
     fitted = focused(path)

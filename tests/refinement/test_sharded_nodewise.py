@@ -101,12 +101,17 @@ def test_shards_that_are_too_small_are_refused(samples: tuple[ff.BoltzmannMachin
 
 @pytest.mark.slow
 def test_coverage_of_shards() -> None:
-    """Robust 95% intervals of 200 fits with 5 shards: every parameter's share within 4 binomial standard errors of 0.95."""
+    """Robust 95% intervals of 100 fits with 5 shards.
+
+    The share of a parameter has a standard error of 0.0218, that of all four one of 0.0112 (measured over the fits). The
+    bands are 2.8 and 3.6 of those. Errors that are 0.75 or 1.3 times the right ones are outside the second.
+    """
     model = ff.BoltzmannMachine.grid(2, 2)
     theta = np.array([0.8, -0.6, 0.5, 0.7])
     covered = np.zeros(4)
-    for number in range(200):
+    for number in range(100):
         x = model.sample(theta, 1_500, random_state=number).values
         fit = ff.fit(model, x, NODEWISE, shards=5)
         covered += np.abs(fit.theta - theta) < 1.96 * fit.standard_errors()
-    assert np.all(np.abs(covered / 200 - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 200))
+    assert np.abs(covered / 100 - 0.95).max() < 0.0616
+    assert abs(covered.mean() / 100 - 0.95) < 0.04
