@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from fieldfit.cli import main
-from fieldfit.cli.interrupts import patient_interrupts
+from fieldfit.cli.interrupts import ended_after, patient_interrupts
 
 
 def press():
@@ -289,3 +289,34 @@ def test_an_interrupted_sweep_does_not_say_that_nothing_was_written(tmp_path, mo
     assert said.err.endswith("a.sweep has the finished cells, and the same command continues.\n")
     assert "nothing" not in said.err
     assert main(command) == 0
+
+
+_HELD = """
+import os, signal, sys, threading
+from fieldfit.cli.interrupts import ended_after, held_interrupts, patient_interrupts
+number, blocked = signal.Signals[sys.argv[1]], sys.argv[2] == "blocked"
+with patient_interrupts(), held_interrupts():
+    if blocked:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    with ended_after(0.05, lambda: print("cleaned", flush=True)):
+        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+        threading.Event().wait(60)
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize("blocked", ["blocked", "not blocked"])
+def test_a_held_interrupt_ends_the_process_after_its_time(name, code, blocked):
+    """Also where the main thread does not run handlers: it waits, and the signal is blocked or came to another thread."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _HELD, name, blocked], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert ran.returncode == code
+    assert ran.stdout == "cleaned\n"
+    assert ran.stderr == "fieldfit: Interrupted while workers started; nothing was written.\n"
+
+
+def test_a_held_interrupt_does_nothing_if_the_block_ends_in_time():
+    with ended_after(60.0, lambda: pytest.fail("cleaned")):
+        pass
+    assert signal.set_wakeup_fd(-1) == -1

@@ -6,7 +6,6 @@ import importlib
 import os
 import pkgutil
 import sys
-from contextlib import suppress
 from contextvars import copy_context
 from typing import Annotated
 
@@ -16,6 +15,7 @@ import fieldfit
 from fieldfit.cli.interrupts import INTERRUPTED, Interrupts
 from fieldfit.cli.invocation import remember
 from fieldfit.cli.output import InterruptedFitError, complain, prepare_streams
+from fieldfit.cli.saving import remove_empty_folders
 from fieldfit.steps import show_progress
 
 ERROR = 2
@@ -72,7 +72,7 @@ def run(arguments: list[str] | None = None, interrupts: Interrupts | None = None
     try:
         return copy_context().run(_run, given, interrupts)  # what is remembered of the command ends with it
     finally:
-        _remove_empty_folders()
+        remove_empty_folders()
 
 
 def _run(given: list[str], interrupts: Interrupts) -> int:
@@ -111,14 +111,6 @@ def _run(given: list[str], interrupts: Interrupts) -> int:
     else:
         complain("Interrupted; nothing was written.")
     return INTERRUPTED
-
-
-def _remove_empty_folders() -> None:
-    """Remove the folders that the command has created and not filled, because it failed or was interrupted."""
-    module = sys.modules.get("fieldfit.report.figures")
-    while module is not None and module.made:
-        with suppress(OSError):  # it has files, or is gone
-            module.made.pop().rmdir()
 
 
 def _written() -> list[str]:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fieldfit.cli.interrupts import held_interrupts, released_interrupts
+from fieldfit.cli.interrupts import ended_after, held_interrupts, released_interrupts
+from fieldfit.cli.saving import remove_empty_folders
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from fieldfit.shards.backend import Backend
+
+#: Seconds that Ctrl-C waits for workers that start.
+_LONGEST_WAIT = 0.3
 
 Workers = Annotated[
     int | None,
@@ -111,8 +119,8 @@ def connected(text: str) -> Iterator[Client]:
 def started(workers: int | None) -> Iterator[Client]:
     """A client of workers that are started here and end with the block.
 
-    Ctrl-C waits while they start and while they end: Dask would leave processes behind, or print tracebacks. It comes to
-    this process alone.
+    Ctrl-C waits while they end, and for a moment while they start: Dask would leave processes behind, or print
+    tracebacks. It comes to this process alone.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -127,7 +135,7 @@ def started(workers: int | None) -> Iterator[Client]:
         temporary_folder(parent, "fieldfit-workers") as folder,
         dask.config.set({"temporary-directory": str(folder)}),
     ):
-        with interrupts_for_this_process():
+        with interrupts_for_this_process(), ended_after(_LONGEST_WAIT, partial(_remove_workers, str(folder))):
             cluster = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=max(1, get_threads() // workers),
@@ -137,6 +145,16 @@ def started(workers: int | None) -> Iterator[Client]:
             )
         with cluster, Client(cluster, set_as_default=False) as client, released_interrupts():
             yield client
+
+
+def _remove_workers(folder: str) -> None:
+    """End the workers that have been started, and remove their folder. One that starts just now ends with its parent."""
+    for _ in range(2):
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        time.sleep(0.05)
+    shutil.rmtree(folder, ignore_errors=True)
+    remove_empty_folders()
 
 
 @contextmanager

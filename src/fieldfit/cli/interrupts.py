@@ -13,8 +13,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -64,6 +64,52 @@ def held_interrupts() -> Iterator[None]:
         yield
     finally:
         _holds -= 1
+
+
+@contextmanager
+def ended_after(seconds: float, clean: Callable[[], None]) -> Iterator[None]:
+    """A part of a block of `held_interrupts` in which Ctrl-C waits at most so long.
+
+    Then another thread calls ``clean``, which removes what the block has started, and ends this process. It cannot rely on
+    handlers: the main thread, which runs them, may be waiting.
+    """
+    if not (hasattr(signal, "sigpending") and threading.current_thread() is threading.main_thread()):
+        yield
+        return
+    over = threading.Event()
+    arrived, told = os.pipe()
+    os.set_blocking(arrived, False)
+    os.set_blocking(told, False)
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+
+    def signalled() -> int | None:
+        """The signal, if one has come. It may be blocked while other processes start, and then waits in the system."""
+        waiting = signal.sigpending()
+        with suppress(BlockingIOError):
+            waiting |= set(os.read(arrived, 1024))
+        return next((int(number) for number in (signal.SIGTERM, signal.SIGINT) if number in waiting), None)
+
+    def watch() -> None:
+        number = None
+        while number is None:
+            if over.wait(_AGAIN):
+                return
+            number = signalled()
+        if not over.wait(seconds):
+            clean()
+            os.write(sys.stderr.fileno(), b"fieldfit: Interrupted while workers started; nothing was written.\n")
+            os._exit(128 + number)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        signal.set_wakeup_fd(before)
+        os.close(arrived)
+        os.close(told)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,14 @@ def check_folder(path: Path | None) -> None:
         from fieldfit.report.figures import make_folder
 
         make_folder(path)
+
+
+def remove_empty_folders() -> None:
+    """Remove the folders that the command has created and not filled, because it failed or was interrupted."""
+    module = sys.modules.get("fieldfit.report.figures")
+    while module is not None and module.made:
+        with contextlib.suppress(OSError):  # it has files, or is gone
+            module.made.pop().rmdir()
 
 
 def save_here_or_elsewhere(save: Callable[[Path], object], path: Path) -> FileAccessError | None:
