@@ -112,7 +112,23 @@ METHODS: set[object] = set()
 CALLABLES = callables()
 
 
-@pytest.mark.parametrize("target", CALLABLES, ids=list(CALLABLES.values()))
+#: Examples that resample, plan or draw.
+LONG = {f"fieldfit.api.result.Fit.{name}" for name in ("bootstrap", "bootstrap_test", "permutation_test", "plot_influence")}
+LONG |= {f"fieldfit.planner.result.Plan.{name}" for name in ("plot", "to_html")}
+LONG |= {"fieldfit.networks.joint.joint_network"}
+
+
+def test_long_examples_are_there():
+    assert set(CALLABLES.values()) >= LONG
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(target, id=name, marks=[pytest.mark.slow] if name in LONG else [])
+        for target, name in CALLABLES.items()
+    ],
+)
 def test_has_an_example_that_runs(target, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = inspect.cleandoc(target.__doc__ or "")
