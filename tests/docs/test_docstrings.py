@@ -113,7 +113,10 @@ CALLABLES = callables()
 
 
 #: Examples that resample, plan or draw.
-LONG = {f"fieldfit.api.result.Fit.{name}" for name in ("bootstrap", "bootstrap_test", "permutation_test", "plot_influence")}
+LONG = {
+    f"fieldfit.api.result.Fit.{name}"
+    for name in ("bootstrap", "bootstrap_test", "permutation_test", "plot_influence")
+}
 LONG |= {f"fieldfit.planner.result.Plan.{name}" for name in ("plot", "to_html")}
 LONG |= {"fieldfit.networks.joint.joint_network"}
 
