@@ -12,7 +12,7 @@ from properties import examples
 
 import fieldfit as ff
 from fieldfit.policies import Policy
-from fieldfit.types import ModelError
+from fieldfit.types import FieldfitWarning, ModelError
 
 MODEL = ff.BoltzmannMachine(5)
 THETA = np.array([-1.0] * 5 + [1.0] * 5)
@@ -142,7 +142,8 @@ def test_draws_make_nothing_more_accurate_than_maximum_likelihood(policy):
 @pytest.mark.slow
 def test_no_maximum_likelihood_to_compare_with_says_so():
     model = ff.BoltzmannMachine(40)
-    theory = ff.theory(model, np.zeros(780), "PL1[0:3]", method="simulation", n_simulated=20)
+    with pytest.warns(FieldfitWarning, match="114 of 780 parameters have no variance .* more simulated samples"):
+        theory = ff.theory(model, np.zeros(780), "PL1[0:3]", method="simulation", n_simulated=20)
     with pytest.raises(ModelError, match="aximum likelihood is not available for comparison: FL"):
         theory.efficiency()
 

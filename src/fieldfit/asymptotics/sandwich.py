@@ -164,8 +164,9 @@ class Asymptotics:
         if not self.hidden:
             return ""
         return (
-            f"{len(self.hidden)} of {len(self.bread)} parameters have no variance in numbers of this precision (NaN), "
-            f"because at this θ some states are certain or too rare: {listed(self.hidden)}. Use a θ closer to 0."
+            f"{len(self.hidden)} of {len(self.bread)} parameters have no variance (NaN), because some states are certain "
+            f"at this θ, or too rare for rounding or for the simulated samples: {listed(self.hidden)}. Use a θ closer "
+            f"to 0, or more simulated samples."
         )
 
     def __repr__(self) -> str:
