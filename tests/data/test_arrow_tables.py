@@ -1,5 +1,6 @@
 """Tables of polars and pyarrow are read as those of pandas."""
 
+import narwhals
 import numpy as np
 import pandas as pd
 import polars
@@ -46,3 +47,20 @@ def test_a_series_is_not_a_table():
 def test_a_lazy_table_says_how_to_make_it_one():
     with pytest.raises(DataError, match=r"A LazyFrame is not a table. Use .collect\(\)"):
         read_table(polars.LazyFrame({"a": [0, 1]}))
+
+
+def test_large_integers_beside_missing_values_stay_apart():
+    values = [2**53, 2**53 + 1, None]
+    frame = pd.DataFrame({"a": pd.array(values, dtype="Int64")})
+    table = polars.DataFrame({"a": values})
+    for data in (table, pyarrow.table({"a": values}), narwhals.from_native(table), narwhals.from_native(frame)):
+        read = read_table(data)
+        assert read.states == ((2**53, 2**53 + 1),)
+        assert read.codes.ravel().tolist() == [0, 1, -1]
+
+
+def test_types_that_pyarrow_does_not_have():
+    whole = polars.DataFrame({"a": [0, 1]})
+    for kind in (polars.Int128, polars.Time):
+        with pytest.raises(DataError, match="The table of polars cannot be read"):
+            read_table(whole.select(polars.all().cast(kind)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,6 +121,20 @@ def test_second_stages_and_automatic_weights_are_sums_over_pieces(frame, tmp_pat
         # Both stop where the optimisation error is at most 5% of the sampling error.
         whole = ff.fit(MODEL, frame, policy, **options)
         assert np.all(np.abs(pieces.theta - whole.theta) < 0.1 * whole.standard_errors())
+
+
+def test_large_integers_beside_missing_values_in_parquet_files(tmp_path):
+    codes = np.random.default_rng(0).integers(0, 2, (60, 2))
+    frame = pd.DataFrame({name: pd.array(2**53 + codes[:, j], dtype="Int64") for j, name in enumerate("ab")})
+    frame.iloc[::9, 0] = pd.NA
+    model = ff.Potts(2, 2, states=(2**53, 2**53 + 1))
+    for number, start in enumerate((0, 25)):
+        part = frame[start : 25 if start == 0 else None]
+        columns = {name: [None if pd.isna(value) else int(value) for value in part[name]] for name in "ab"}
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / f"{number}.parquet")
+    whole = ff.fit(model, frame, "FL", sigma2=1.0, tol=1e-9)
+    pieces = ff.fit(model, str(tmp_path / "*.parquet"), "FL", sigma2=1.0, tol=1e-9)
+    np.testing.assert_allclose(pieces.theta, whole.theta, atol=1e-6)
 
 
 def test_parquet_files(frame, whole, tmp_path):

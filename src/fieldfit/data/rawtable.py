@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +131,18 @@ def raw_frame(frame: pd.DataFrame) -> RawTable:
             return RawTable(names, table.n, matrix=table.matrix, boolean=table.boolean, named=named)
     columns = [_frame_column(frame.iloc[:, j], name) for j, name in enumerate(names)]
     return RawTable(names, frame.shape[0], columns=columns, named=named)
+
+
+def exact_frame(to_pandas: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+    """The data frame of an Arrow table. ``to_pandas`` converts it, with pyarrow's options.
+
+    pyarrow makes floating-point numbers of integers beside missing values, which rounds those beyond 2^53. Where there
+    are such numbers, these columns become objects; not everywhere, because that takes six times as long.
+    """
+    frame = to_pandas()
+    if (frame.select_dtypes("float64").abs() >= 2**53).to_numpy().any():
+        return to_pandas(integer_object_nulls=True)
+    return frame
 
 
 def _frame_column(series: pd.Series, name: str) -> RawColumn:

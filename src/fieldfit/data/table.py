@@ -28,7 +28,7 @@ from fieldfit.data.labels import (
     infer_states,
     label_of,
 )
-from fieldfit.data.rawtable import ADVICE, RawTable, default_names, raw_array, raw_frame, raw_rows
+from fieldfit.data.rawtable import ADVICE, RawTable, default_names, exact_frame, raw_array, raw_frame, raw_rows
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.named import closest_names
 from fieldfit.types import DataError, FieldfitWarning, FloatArray, Int32Array, IntArray
@@ -175,16 +175,30 @@ def _raw_table(
 
 
 class _ToPandas(Protocol):
-    def to_pandas(self) -> pd.DataFrame: ...
+    def to_pandas(self, **options: bool) -> pd.DataFrame: ...
+
+
+class _Wrapped(Protocol):
+    def to_native(self) -> object: ...
 
 
 def _from_arrow(source: _ToPandas) -> pd.DataFrame:
     """A polars data frame or a pyarrow table as one of pandas; missing values stay apart from numbers."""
+    library = type(source).__module__.partition(".")[0]
+    if library == "narwhals":
+        native = cast("_Wrapped", source).to_native()
+        return _from_arrow(cast("_ToPandas", native)) if hasattr(native, "to_pandas") else source.to_pandas()
     try:
+        if library in ("polars", "pyarrow"):
+            return exact_frame(source.to_pandas)
         return source.to_pandas()
     except ImportError as error:
-        library = type(source).__module__.partition(".")[0]
         raise DataError(f"A table of {library} needs pyarrow ({error}). Install it: pip install pyarrow") from error
+    except ValueError as error:  # pyarrow's own errors: types and values that it does not have
+        raise DataError(
+            f"The table of {library} cannot be read ({error}). Give its columns as integers, booleans, floating-point "
+            "numbers or texts."
+        ) from error
 
 
 def _choose_columns(

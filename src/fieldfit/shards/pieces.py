@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.rawtable import exact_frame
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.shards.folder import INDEX, ShardFolder, open_folder
@@ -55,15 +56,14 @@ class FilePiece:
 
 def _parquet(path: str, *, rows: bool = True) -> pd.DataFrame:
     """The data frame of a file; without ``rows`` its columns only."""
-    import pandas as pd
-
     try:
-        if rows:
-            return pd.read_parquet(path)
-        from pyarrow.parquet import read_schema
+        from pyarrow.parquet import ParquetFile, read_schema
 
-        columns: pd.DataFrame = read_schema(path).empty_table().to_pandas()
-        return columns
+        if not rows:
+            columns: pd.DataFrame = read_schema(path).empty_table().to_pandas()
+            return columns
+        with ParquetFile(path) as file:
+            return exact_frame(file.read().to_pandas)
     except ImportError as error:
         raise DataError("Parquet files need pyarrow. Install it with: pip install pyarrow") from error
     except (OSError, ValueError) as error:
