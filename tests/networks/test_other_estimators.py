@@ -95,6 +95,16 @@ def test_rows_that_are_too_wide_are_those_of_a_general_graph(gappy, largest_tabl
 
 
 @pytest.mark.parametrize("estimate", [networks.rise_network, networks.log_rise_network])
+@pytest.mark.parametrize("name", ["threshold", "strength"])
+@pytest.mark.parametrize("value", [np.nan, -1, "", np.array([]), np.inf])
+def test_thresholds_and_strengths_that_are_none(estimate, name, value):
+    """A threshold of NaN would keep every edge."""
+    data = np.repeat([[0, 0], [1, 1], [0, 1], [1, 0]], 5, axis=0)
+    with pytest.raises(ModelError, match=rf"{name} is .*; it must be a number of at least 0"):
+        estimate(data, **{name: value})
+
+
+@pytest.mark.parametrize("estimate", [networks.rise_network, networks.log_rise_network])
 def test_interaction_screening_finds_the_chain(draw, chain, estimate):
     sample = draw(4000, 5)
     network = estimate(sample, threshold=0.15)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.arguments import number_from_zero
+from fieldfit.arguments import number_from_zero, one_of
 from fieldfit.networks.logistic_paths import LogisticPaths, logistic_paths
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import checked_for_regressions, read_responses
@@ -116,9 +116,7 @@ def split(coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def checked_rule(rule: str) -> Callable[[FloatArray], FloatArray]:
     """The function of a rule."""
-    if rule not in RULES:
-        raise ModelError(f"The rule is {rule!r}; it must be one of {', '.join(map(repr, RULES))}.")
-    return RULES[rule]
+    return RULES[one_of(rule, "rule", tuple(RULES), ModelError)]
 
 
 def check_gamma(gamma: float) -> None:

@@ -17,11 +17,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fieldfit.arguments import number_from_zero
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import checked_rule
 from fieldfit.networks.responses import checked_for_regressions, read_responses
 from fieldfit.optim.proximal import minimise_proximal
-from fieldfit.types import FloatArray
+from fieldfit.types import FloatArray, ModelError
 
 _TOLERANCE = 1e-6
 #: From (value, gradient) of Σ w exp(−…) to those of the objective.
@@ -89,6 +90,8 @@ def log_rise_network(data: object, *, strength: float = 0.8, threshold: float = 
 
 def _screen(data: object, transform: Transform, strength: float, threshold: float, rule: str, name: str) -> Network:
     combine = checked_rule(rule)
+    strength = number_from_zero(strength, "strength", ModelError)
+    threshold = number_from_zero(threshold, "threshold", ModelError)
     answers = checked_for_regressions(read_responses(data))
     spins = 2.0 * answers.distinct[0] - 1.0
     total = float(answers.counts.sum())
