@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.types import FieldfitError
+from fieldfit.types import FieldfitError, PolicyError
 
 MODEL = ff.BoltzmannMachine(4)
 X = MODEL.sample([-1, 1, 0.5, -0.5, 1, -1], 200, 0).values
@@ -78,3 +78,13 @@ def test_names_where_numbers_were_expected():
             ff.fit(FIT.model, np.eye(4), "PL1", fixed={"*:*": value})
     with pytest.raises(FieldfitError, match="n_jobs"):
         FIT.bootstrap(5, n_jobs=0)
+
+
+def test_more_components_than_memory_has_room_for():
+    """Said before any array of them is made."""
+    model, x = ff.BoltzmannMachine(60), np.random.default_rng(0).integers(0, 2, (60, 60))
+    for policy in ("PL20", "Partition(20)"):
+        with pytest.raises(
+            PolicyError, match=r"components.*; a fit takes at most 1,073,741,824\. Use smaller blocks"
+        ):
+            ff.fit(model, x, policy)

@@ -16,7 +16,11 @@ import numpy as np
 from fieldfit import _kernels
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.threads import get_threads
-from fieldfit.types import BoolArray, FloatArray, IntArray, Plain
+from fieldfit.types import BoolArray, FloatArray, IntArray, Plain, PolicyError
+from fieldfit.words import counted
+
+#: Pairs of sample and component, and components of a family, that are listed: 8 GB of numbers.
+_MOST_COMPONENTS = 2**30
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,10 @@ class FamilySelection:
         size = self.family.size
         if size is None:
             raise TypeError("The components of this family differ between samples.")
+        _check_size(self.family.name, size)
         if self.indices is None or self.indptr is None:
             chosen = np.arange(n) if self.rows is None else np.flatnonzero(self.rows)
+            _check_size(self.family.name, size * len(chosen), f" of {counted(len(chosen), 'samples')}")
             return np.arange(size + 1) * len(chosen), np.tile(chosen, size)
         from scipy.sparse import csr_matrix
 
@@ -91,6 +97,15 @@ class FamilySelection:
         by_sample = csr_matrix((np.ones(len(self.indices), np.int8), self.indices, self.indptr), shape=(n, size))
         by_component = by_sample.tocsc()
         return by_component.indptr.astype(np.int64), by_component.indices.astype(np.int64)
+
+
+def _check_size(name: str, size: int, samples: str = "") -> None:
+    """Refuse more components than memory has room for, before arrays of them are made."""
+    if size > _MOST_COMPONENTS:
+        raise PolicyError(
+            f"{name} has {size:.2e} components{samples}; a fit takes at most {_MOST_COMPONENTS:,}. Use smaller blocks, or "
+            "connected ones, such as PL3(connected)."
+        )
 
 
 @dataclass(frozen=True)
