@@ -276,5 +276,5 @@ def test_a_disk_that_is_full_during_a_fit(samples, tmp_path):
     assert len(read_container(tmp_path / "state")[1]["history"]) == 2  # a state is written after its callback
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
     model, values = samples
-    with pytest.raises(FileFormatError, match="not a regular file"):
+    with pytest.raises(FileAccessError, match="not a regular file"):
         ff.fit(model, values, "PL1", checkpoint=ff.Checkpoint("/dev/full", resume=True))

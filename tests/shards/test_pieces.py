@@ -6,6 +6,9 @@ import subprocess
 import sys
 from typing import Any
 
+import dask
+import dask.array
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pyarrow.parquet
@@ -20,6 +23,7 @@ from fieldfit.refinement.stages.simulated import Simulated
 from fieldfit.shards.backend import LocalBackend
 from fieldfit.shards.folder import INDEX, open_folder, write_folder
 from fieldfit.shards.making import TextTable, make_shards
+from fieldfit.shards.pieces import TableFiles
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.shards.sharded_dataset import ShardedDataset
@@ -455,3 +459,70 @@ def test_sentences_that_change_during_a_fit_are_refused(tmp_path, monkeypatch):
         ff.CRFTagger("FL", sigma2=1.0).fit(
             SentenceFiles.matching(str(tmp_path / "*.conll")), backend=LocalBackend(keep=0)
         )
+
+
+def in_parts(frame, *cuts):
+    """A Dask data frame with a partition between any two cuts, empty ones too."""
+    parts = [frame[start:stop] for start, stop in zip((0, *cuts), (*cuts, len(frame)), strict=True)]
+    return dask.dataframe.from_delayed([dask.delayed(part) for part in parts], meta=frame[:0], verify_meta=False)
+
+
+def test_partitions_without_rows_do_not_count(frame):
+    """As a filter leaves them: the estimate has the bits of the partitions that have rows."""
+    weighted = frame.assign(w=np.arange(len(frame)) % 3)
+    for data, weight in ((frame, None), (weighted, "w")):
+        gaps, without = in_parts(data, 0, 150, 150, 400), in_parts(data, 150)
+        fits = [
+            ff.fit(MODEL, part, "PL1 + 0.4*PL2", random_state=3, sample_weight=weight) for part in (gaps, without)
+        ]
+        np.testing.assert_array_equal(fits[0].theta, fits[1].theta)
+        np.testing.assert_array_equal(fits[0].standard_errors(), fits[1].standard_errors())
+    array = dask.array.from_array(frame.to_numpy(), chunks=((0, 150, 0, 250), 4))
+    np.testing.assert_array_equal(ff.fit(MODEL, array).theta, ff.fit(MODEL, in_parts(frame, 150)).theta)
+    with pytest.raises(DataError, match="No rows: the data have 2 parts without samples"):
+        ff.fit(MODEL, in_parts(frame[:0], 0))
+
+
+def test_files_with_names_alone_do_not_count(frame, tmp_path):
+    (tmp_path / "0.csv").write_text("a,b,c,d\n")
+    (tmp_path / "2.csv").write_text("a,b,c,d\n")
+    frame[:150].to_csv(tmp_path / "1.csv", index=False)
+    frame[150:].to_csv(tmp_path / "3.csv", index=False)
+    pattern = str(tmp_path / "*.csv")
+    np.testing.assert_array_equal(ff.fit(MODEL, pattern).theta, ff.fit(MODEL, in_parts(frame, 150)).theta)
+    assert TableFiles.matching(pattern).names == ("a", "b", "c", "d")
+    with pytest.raises(DataError, match="No rows"):
+        ff.fit(MODEL, [tmp_path / "0.csv", tmp_path / "2.csv"])
+    with pytest.raises(DataError, match="No rows: 1 file of"):
+        TableFiles.matching(str(tmp_path / "0*.csv"))
+
+
+def test_errors_name_the_part_and_the_row_in_it(frame, tmp_path):
+    wrong = frame.astype(float)
+    wrong.iloc[303, 1] = np.inf
+    where = r"part 3 of the data, whose rows are numbered from 0: The value inf in row 3 \(.*\), column 'b', "
+    with pytest.raises(DataError, match=where + r"is infinite, not one of its states \(0, 1\)\."):
+        ff.fit(MODEL, in_parts(wrong, 150, 300))
+    wrong[:300].to_parquet(tmp_path / "0.parquet")
+    wrong[300:].to_parquet(tmp_path / "1.parquet")
+    with pytest.raises(DataError, match=r"In part 2 of the data \(.*1\.parquet\), .* in row 3 "):
+        ff.fit(MODEL, str(tmp_path / "*.parquet"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_pipes_among_files_and_shards_are_refused(frame, text, tmp_path):
+    """Opening one would wait for a writer."""
+    make_shards(TextTable(text), tmp_path / "folder", 100)
+    (tmp_path / "folder" / "00002.shard").unlink()
+    os.mkfifo(tmp_path / "folder" / "00002.shard")
+    with pytest.raises(FileAccessError, match=r"00002\.shard cannot be read because it is not a regular file"):
+        ff.fit(MODEL, tmp_path / "folder")
+    for ending in ("csv", "parquet"):
+        os.mkfifo(tmp_path / f"y.{ending}")
+        for data in (str(tmp_path / f"*.{ending}"), [tmp_path / f"y.{ending}"]):
+            with pytest.raises(FileAccessError, match="cannot be read because it is not a regular file"):
+                ff.fit(MODEL, data)
+    (tmp_path / "folder" / INDEX).unlink()
+    os.mkfifo(tmp_path / "folder" / INDEX)
+    with pytest.raises(FileAccessError, match="not a regular file"):
+        ff.fit(MODEL, tmp_path / "folder")

@@ -171,8 +171,12 @@ def prepare_shards(
     starts = place.starts(dataset.n)
     weight, plain = dataset.sample_weight, replace(dataset, sample_weight=None, groups=None)
     sources = [
-        Given(plain.subset(np.arange(first, last)), None if weight is None else weight[first:last])
-        for first, last in pairwise(starts.tolist())
+        Given(
+            plain.subset(np.arange(first, last)),
+            None if weight is None else weight[first:last],
+            f"part {number} of the data",
+        )
+        for number, (first, last) in enumerate(pairwise(starts.tolist()), 1)
     ]
     placed = place.backend.place(sources)
     problem = ShardedProblem(placed, Recipe(model, bound, int(random_state), starts), weight)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from fieldfit.arguments import file_path
+from fieldfit.data.regular import what_instead
 from fieldfit.types import FileAccessError
 
 #: The first 1,000 different files that this process has written, for the message after Ctrl-C.
@@ -167,9 +168,11 @@ def _mode_of_old_file(target: str, path: str | os.PathLike[str]) -> int | None:
         status = os.stat(target)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(status.st_mode):
-        what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise FileAccessError(f"{os.fspath(path)} cannot be written because it is {what}. Give the path of a file.")
+    instead = what_instead(status)
+    if instead is not None:
+        raise FileAccessError(
+            f"{os.fspath(path)} cannot be written because it is {instead}. Give the path of a file."
+        )
     return stat.S_IMODE(status.st_mode)
 
 

@@ -17,7 +17,6 @@ import json
 import math
 import os
 import re
-import stat
 import struct
 import zipfile
 import zlib
@@ -29,6 +28,7 @@ import numpy as np
 
 from fieldfit import __version__
 from fieldfit.data.atomic import atomic_writer
+from fieldfit.data.regular import what_instead
 from fieldfit.data.textfile import MAX_RATIO, MAX_UNPACKED_BYTES
 from fieldfit.types import Array, Arrays, FileAccessError, FileFormatError, Plain
 
@@ -197,7 +197,7 @@ class _Reader:
 
     def read(self, kind: str | None) -> tuple[Plain, Arrays]:
         try:
-            if not stat.S_ISREG(os.stat(self.path).st_mode):  # opening a pipe would wait forever
+            if what_instead(os.stat(self.path)) is not None:
                 self.fail("it is not a regular file", "Give the path of a file that was saved by fieldfit.")
             with open(self.path, "rb") as file:
                 # A checkpoint may have been replaced in the meantime: the size is that of the open file.

@@ -136,7 +136,9 @@ def codes_for_states(values: Sequence[object], states: States) -> Int32Array:
             code = place.get(str(label))
         if code is None and label is not None:
             infinite = isinstance(label, str) and _INFINITE.fullmatch(label)
-            raise BadValueError(position, value, "infinite" if infinite else "not one of its states")
+            raise BadValueError(
+                position, value, "infinite, not one of its states" if infinite else "not one of its states"
+            )
         codes[position] = -1 if code is None else code
     return codes
 

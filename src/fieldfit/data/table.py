@@ -71,7 +71,8 @@ def read_table(
     with them, which is then no variable. groups: (n,) labels of the samples' groups, or the name of the column with
     them. header: whether line 1 of a file has the names; None: auto-detect. allow_missing_columns: accept variables
     without a single value, which needs `states`; a fit refuses them, but a conditional probability sums them out. part:
-    the rows are some of a larger table, in which a column may have no value (and then no states, if none are given).
+    the rows are some of a larger table, in which a column may have no value (and then no states, if none are given);
+    there may be no rows at all.
     rename: whether `names` may replace other names that the source has; a model says no, because columns with other
     names could be in any order.
     """
@@ -86,7 +87,7 @@ def read_table(
     raw, weight, group = _choose_columns(raw, names, columns, leave_out, sample_weight, groups)
     if isinstance(sample_weight, str) and weight_kind == "importance":
         _tell_counts(sample_weight, np.asarray(weight, dtype=float))
-    if raw.n == 0:
+    if raw.n == 0 and not part:
         raise DataError(f"No rows: {raw.source} has no samples. Give at least one row.")
     if raw.m == 0:
         raise DataError(f"No columns: {raw.source} has no variables. Give at least one column.")
@@ -96,6 +97,8 @@ def read_table(
             "Choose the columns first, as in data[[…]]."
         )
     known_states = [wanted] * raw.m if isinstance(wanted, tuple) else wanted
+    if raw.n == 0:
+        return Table(np.empty((0, raw.m), np.int32), tuple(raw.names), tuple(known_states or [()] * raw.m))
     codes, column_states = _codes(raw, known_states)
     empty = np.flatnonzero(codes.max(axis=0) < 0)
     if len(empty) and not part and not (allow_missing_columns and known_states is not None):
@@ -349,7 +352,8 @@ def _numeric_codes(
     if outside is not None:
         row, j = outside
         value = raw.matrix[row, j].item()
-        _refuse(raw, row, j, value, "infinite" if np.isinf(value) else "not one of its states", column_states)
+        reason = "infinite, not one of its states" if np.isinf(value) else "not one of its states"
+        _refuse(raw, row, j, value, reason, column_states)
     return codes, column_states
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from fieldfit.data.atomic import atomic_folder, atomic_writer
 from fieldfit.data.labels import States, checked_states
+from fieldfit.data.regular import checked_file
 from fieldfit.data.samples import Table
 from fieldfit.types import Array, DataError, FileAccessError, FileFormatError, FloatArray
 
@@ -131,6 +132,7 @@ def write_folder(path: str | os.PathLike[str], tables: Iterable[Table], states: 
 def open_folder(path: str | os.PathLike[str]) -> ShardFolder:
     """The folder that `write_folder` made; FileFormatError where its index is not one."""
     folder = Path(path)
+    checked_file(folder / INDEX)
     try:
         if (folder / INDEX).stat().st_size > _MOST_INDEX_BYTES:
             raise FileFormatError(f"{folder / INDEX} is larger than any index of shards.")
@@ -188,6 +190,7 @@ def _write(path: Path, codes: Array, weight: FloatArray | None, part_of: str | o
 
 def _mapped(path: Path, file: ShardFile, m: int, weighted: bool) -> tuple[Array, FloatArray | None]:
     """The codes, mapped into memory, and the weights of one file."""
+    checked_file(path)
     try:
         with open(path, "rb") as opened:
             status = os.fstat(opened.fileno())

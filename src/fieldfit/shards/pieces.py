@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.rawtable import exact_frame
+from fieldfit.data.regular import checked_file
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.shards.folder import INDEX, ShardFolder, open_folder
 from fieldfit.shards.making import TextTable
 from fieldfit.types import DataError, FloatArray
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,14 +46,12 @@ class FilePiece:
         """The path of a text file, or the table of a Parquet file."""
         return _parquet(self.path) if self.path.endswith(_PARQUET) else self.path
 
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+    def columns(self) -> tuple[str, ...] | None:
+        """The names of the columns; None for a text file without rows."""
         if self.path.endswith(_PARQUET):
             return tuple(map(str, _parquet(self.path, rows=False).columns))
         first = next(TextTable(Path(self.path)).blocks(1, None), None)
-        if first is None:
-            raise DataError(f"{self.path} has no rows.")
-        return first.names
+        return None if first is None else first.names
 
 
 def _parquet(path: str, *, rows: bool = True) -> pd.DataFrame:
@@ -119,19 +119,25 @@ class Reading:
 
 @dataclass(frozen=True)
 class PieceSource:
-    """A piece as the source of a shard."""
+    """A piece as the source of a shard; ``number`` is that of the piece among all, from 0."""
 
     piece: Piece
     reading: Reading
+    number: int
 
     @property
     def name(self) -> str:
-        """The file of the piece."""
-        return self.piece.path
+        """How messages call the piece."""
+        return f"part {self.number + 1} of the data" + (f" ({self.piece.path})" if self.piece.path else "")
 
     def read(self) -> Dataset:
-        """The samples."""
-        return self.reading.samples(self.piece.load())
+        """The samples; errors say which piece they are about."""
+        try:
+            return self.reading.samples(self.piece.load())
+        except DataError as error:
+            if self.piece.path and self.piece.path in str(error):
+                raise
+            raise type(error)(f"In {self.name}, whose rows are numbered from 0: {error}") from error
 
     def weights(self, dataset: Dataset) -> FloatArray | None:
         """Their weights."""
@@ -148,7 +154,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class TableFiles(Pieces):
-    """Tables in the files that a pattern matches; ``names`` are the columns of the first."""
+    """Tables in the files that a pattern matches; ``names`` are the columns of the first that has rows."""
 
     names: tuple[str, ...] = ()
 
@@ -159,9 +165,14 @@ class TableFiles(Pieces):
 
     @classmethod
     def matching(cls, pattern: str) -> TableFiles:
-        """The files, of which only the first rows of the first are read here."""
+        """The files; only the first row of the first file that has one is read here."""
         pieces = tuple(map(FilePiece, matching(pattern)))
-        return cls(pieces, names=pieces[0].columns())
+        names = next((columns for piece in pieces if (columns := piece.columns()) is not None), None)
+        if names is None:
+            raise DataError(
+                f"No rows: {counted(len(pieces), 'files')} of {pattern} have no samples. Give at least one row."
+            )
+        return cls(pieces, names=names)
 
 
 def as_pieces(data: object) -> Pieces | None:
@@ -173,7 +184,7 @@ def as_pieces(data: object) -> Pieces | None:
     if isinstance(data, str | os.PathLike):
         return _from_path(os.fspath(data))
     if isinstance(data, list | tuple) and data and all(isinstance(item, str | os.PathLike) for item in data):
-        return Pieces(tuple(FilePiece(os.fspath(item)) for item in data))
+        return Pieces(tuple(FilePiece(checked_file(item)) for item in data))
     if type(data).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(data, "to_delayed"):
         return Pieces(tuple(map(DaskPiece, _partitions(data))))
     return None
@@ -187,7 +198,7 @@ def _from_path(path: str) -> Pieces | None:
             f"{path} is a folder without {INDEX}. Make shards with `fieldfit shard`, or give '{path}/*.csv'."
         )
     if path.endswith(_PARQUET) and os.path.exists(path):
-        return Pieces((FilePiece(path),))
+        return Pieces((FilePiece(checked_file(path)),))
     if not glob.has_magic(path) or os.path.exists(path):
         return None
     return Pieces(tuple(map(FilePiece, matching(path))))
@@ -198,7 +209,7 @@ def matching(pattern: str) -> list[str]:
     paths = sorted(glob.glob(pattern))
     if not paths:
         raise DataError(f"No file matches {pattern}. Check the pattern.")
-    return paths
+    return [checked_file(path) for path in paths]
 
 
 def _partitions(collection: Any) -> Sequence[Any]:

@@ -27,7 +27,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """The file that the samples are read from; empty if there is none."""
+        """How messages call the samples, as "part 2 of the data"."""
 
     def read(self) -> Dataset:
         """The samples."""
@@ -42,7 +42,7 @@ class Given:
 
     dataset: Dataset
     sample_weight: FloatArray | None = None
-    name: str = ""
+    name: str = "a part of the data"
 
     def read(self) -> Dataset:
         """The samples."""
@@ -131,9 +131,8 @@ class Shard:
         if self.keep:
             self._fingerprint = current
         if current != fingerprint:
-            named = f" ({self._source.name})" if self._source.name else ""
             raise DataError(
-                f"The samples of part {self.number + 1} of the data{named} have changed since they were first read. Fit "
+                f"The samples of {self._source.name} have changed since they were first read. Fit "
                 "again, and do not change the data during a fit."
             )
         return dataset
@@ -187,7 +186,7 @@ class Shard:
             shown = ", ".join(map(str, rows[:20])) + (", …" if len(rows) > 20 else "")
             single = len(rows) == 1
             raise WidthError(
-                f"In part {self.number + 1} of the data, {'row' if single else 'rows'} {shown} (of all samples, counting "
+                f"In {self._source.name}, {'row' if single else 'rows'} {shown} (of all samples, counting "
                 f"from 0) {'has' if single else 'have'} too many missing values to sum out. Other parts may have such rows "
                 "too. Leave them out before the fit, impute values, or use a sparser graph.",
                 rows,

@@ -22,6 +22,7 @@ from fieldfit.shards.backend import Backend, Placed
 from fieldfit.shards.pieces import Pieces, PieceSource, Reading
 from fieldfit.shards.shard import Shard, Shared
 from fieldfit.types import DataError, FloatArray, IntArray
+from fieldfit.words import counted
 
 #: Samples that may come into this process, for what needs single ones.
 MOST_GATHERED = 50_000
@@ -149,8 +150,17 @@ def read_pieces(
     kind = pieces.folder.weight_kind if pieces.folder is not None else (weight_kind if sample_weight else None)
     copies = kind == "counts" and not policy.bind(model.as_field("A count of samples").structure()).everything
     reading = Reading(model, sample_weight, weight_kind, copies)
-    placed = backend.place([PieceSource(piece, reading) for piece in pieces.pieces])
+    sources = [PieceSource(piece, reading, number) for number, piece in enumerate(pieces.pieces)]
+    placed = backend.place(sources)
     summaries: list[ShardSummary] = placed.each(partial(_summary, model))
+    filled = [number for number, summary in enumerate(summaries) if summary.n]
+    if not filled:
+        raise DataError(
+            f"No rows: the data have {counted(len(sources), 'parts')} without samples. Give at least one row."
+        )
+    if len(filled) < len(sources):  # read again: the sums over shards are those of the pieces that have samples
+        placed = backend.place([sources[number] for number in filled])
+        summaries = [summaries[number] for number in filled]
     outlines = [summary.outline for summary in summaries]
     weights = [summary.weight for summary in summaries if summary.weight is not None]
     return ShardedDataset(
