@@ -88,3 +88,25 @@ def test_more_components_than_memory_has_room_for():
             PolicyError, match=r"components.*; a fit takes at most 1,073,741,824\. Use smaller blocks"
         ):
             ff.fit(model, x, policy)
+
+
+def test_bad_arguments_of_tests_and_networks():
+    random = np.random.default_rng(0)
+    x = random.integers(0, 2, (60, 3))
+    fit = ff.fit(ff.BoltzmannMachine(3, biases=True), x, "PL1")
+    for value in (np.nan, -1, "", None):
+        with pytest.raises(FieldfitError, match="random_state is"):
+            fit.goodness_of_fit(random_state=value)
+    with pytest.raises(FieldfitError, match="n_simulated is"):
+        fit.goodness_of_fit(n_simulated=10**30)
+    with pytest.raises(FieldfitError, match="A bootstrap is of the kind"):
+        fit.bootstrap(kind=[])
+    with pytest.raises(FieldfitError, match="n_jobs is"):
+        fit.bootstrap(n_jobs=10**30)
+    for function in (ff.networks.predictability, ff.networks.refit):
+        with pytest.raises(FieldfitError, match="needs a Network; got nan"):
+            function(x, np.nan)
+    with pytest.raises(FieldfitError, match="rule is"):
+        ff.networks.nodewise_network(x, rule=[])
+    with pytest.raises(FieldfitError, match="identity threshold is"):
+        ff.proteins.sequence_weights(None, "")

@@ -306,7 +306,7 @@ def bootstrap_fit(
     array([[0.56, 1.05]])
     """
     resamples = whole_number(resamples, "resamples", 2, 10**9)
-    n_jobs = whole_number(n_jobs, "n_jobs", 1)
+    n_jobs = whole_number(n_jobs, "n_jobs", 1, 10**5)
     dataset = fit.needed.dataset
     if dataset.in_pieces:
         raise DataError(
@@ -314,7 +314,7 @@ def bootstrap_fit(
         )
     usual = "groups" if dataset.groups is not None else "parametric" if dataset.n_copies == 1 else "rows"
     chosen = usual if kind is None else kind
-    if chosen not in _RESAMPLINGS:
+    if not isinstance(chosen, str) or chosen not in _RESAMPLINGS:
         raise FieldfitError(f"A bootstrap is of the kind {', '.join(map(repr, _RESAMPLINGS))} or None; got {kind!r}.")
     check, draw = _RESAMPLINGS[chosen]
     dataset = check(dataset)

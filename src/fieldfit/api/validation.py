@@ -309,7 +309,8 @@ def goodness_of_fit(
     """
     import pandas as pd
 
-    n_simulated = whole_number(n_simulated, "n_simulated", 2)
+    n_simulated = whole_number(n_simulated, "n_simulated", 2, 10**9)
+    random_state = seed(random_state)
     if statistic is not None and not callable(statistic):
         raise FieldfitError(f"statistic is {statistic!r:.80}; it must be a function of the samples, or None.")
     dataset = fit.needed.dataset.equally_weighted()
@@ -346,11 +347,11 @@ def goodness_of_fit(
     simulated = np.empty((n_simulated, len(observed)))
     *seeds, other = replicate_seeds(random_state, n_simulated + 1)
     with stepped("goodness of fit", seeds) as counted:
-        for line, seed in enumerate(counted):
-            samples = fit.model.simulate(dataset, fit.theta, seed)
+        for line, drawn_by in enumerate(counted):
+            samples = fit.model.simulate(dataset, fit.theta, drawn_by)
             if refit:
-                theta = fitted_like(fit, samples, seed).theta
-                simulated[line] = measure(samples, theta) - expectation(theta, seed)
+                theta = fitted_like(fit, samples, drawn_by).theta
+                simulated[line] = measure(samples, theta) - expectation(theta, drawn_by)
             else:
                 simulated[line] = measure(samples, fit.theta)
     centre, deviation = simulated.mean(axis=0), simulated.std(axis=0, ddof=1)

@@ -379,8 +379,8 @@ def sequence_weights(alignment: Alignment, identity: float = 0.8) -> FloatArray:
     >>> proteins.sequence_weights(alignment, 0.7)
     array([0.5, 0.5])
     """
-    if not 0 < identity <= 1:
-        raise DataError(f"The identity threshold is {identity}; it must be above 0 and at most 1.")
+    if not isinstance(identity, int | float | np.number) or not 0 < identity <= 1:
+        raise DataError(f"The identity threshold is {identity!r:.80}; it must be above 0 and at most 1.")
     instance_of(alignment, Alignment, "sequence_weights needs an Alignment")
     near = np.empty(alignment.n, dtype=np.int64)
     # A product such as 0.8 · 50 may come out a little above the whole number that it is.

@@ -103,6 +103,7 @@ def predictability(data: object, network: Network) -> pandas.DataFrame:
     """
     import pandas
 
+    instance_of(network, Network, "predictability needs a Network")
     answers = answers_to(data, network.names)
     rows, share = answers.distinct[0].astype(np.float64), answers.counts / answers.counts.sum()
     weights = network.couplings if network.regressions is None else network.regressions

@@ -57,6 +57,7 @@ def refit(data: object, network: Network, **options: Any) -> Fit:
     >>> fitted.theta.shape, fitted.converged
     ((3,), True)
     """
+    instance_of(network, Network, "refit needs a Network")
     answers = answers_to(data, network.names)
     model = BoltzmannMachine(network.m, np.array(network.pairs).reshape(-1, 2), biases=True, names=network.names)
     return fit(model, answers.table(), options.pop("policy", "PL1"), wide_rows="drop", **options)
