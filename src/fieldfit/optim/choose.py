@@ -92,7 +92,7 @@ def minimise(
                 smaller=scaled.smaller(smaller),
                 fresh=True,  # the quotient
                 value_noise=value_noise,
-                settling=None if settling is None else settling.scaled(units),
+                settling=None if settling is None else scaled.settling(settling),
                 callback=scaled.callback(callback),
                 keeper=keeper,
             )

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.optim.keeping import Keeper, State, check_finite, read_history, refused_state, saved_history
+from fieldfit.optim.preconditioner import Preconditioner
+from fieldfit.optim.remaining import Remainder
 from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray, IntArray
@@ -26,6 +28,8 @@ _STALLED, _ROUNDING = 20, 1e-14
 #: A point that is not settled lowers the tolerance to this share of what the step along the gradient lets expect, and at
 #: least to this share of it.
 _CLOSER, _FURTHEST = 0.5, 0.01
+#: A descent that takes long gets a Newton step every so many iterations, where that is affordable.
+_PATIENCE = 64
 #: More evaluations than any descent makes.
 _MOST_EVALUATIONS = 2**53
 
@@ -73,8 +77,8 @@ class Descent(ABC):
         self._hessian_products = 0
         self._history: list[Progress] = []
         self._target = 0.0  # the tolerance for the gradient norm
-        self._lowered = False  # whether it is below the one that was asked for
-        self._far = False  # whether the last step was too long for the end
+        self._unsettled = False  # whether a point below it was not an optimum
+        self._remaining: FloatArray | None = None  # a Newton step that is still to be made
         self._keeper: Keeper | None = None
         self._whole: Point | None = None  # the point at which all that the method remembers belongs together
 
@@ -109,17 +113,22 @@ class Descent(ABC):
         return self.current.gradient
 
     @property
-    def step_start(self) -> FloatArray | None:
-        """The current point, which a step leaves as it is; None where it may change the coordinates of points."""
-        return self.current.x
-
-    def next_step(self) -> FloatArray | None:
-        """The step that the method would try next, where it is known without an evaluation."""
+    def metric(self) -> Preconditioner | None:
+        """A preconditioner for conjugate gradients at the current point."""
         return None
 
-    def gradient_near(self, x: FloatArray) -> FloatArray:
-        """The gradient (without an L1 penalty) at a point that is not accepted, in the present coordinates."""
-        return self._evaluate(x)[1]
+    def smooth_places(self) -> IntArray | None:
+        """The coordinates among those of points in which the objective is smooth at the current one; None: all."""
+        return None
+
+    def slope_change(self, x: FloatArray) -> FloatArray:
+        """The gradient at a point that is not accepted minus that at the current one, where the objective is smooth."""
+        return self._evaluate(x)[1] - self.current.gradient
+
+    def product(self, v: FloatArray, settling: Settling) -> FloatArray:
+        """Hv at the current point, from the difference of gradients over a short way."""
+        length = settling.probe(self.current.x, v)
+        return self.slope_change(self.current.x + length * v) / length if length > 0 else np.zeros(len(v))
 
     def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
         """Descend until a criterion holds or the user interrupts; the last accepted point either way.
@@ -130,7 +139,7 @@ class Descent(ABC):
         self._keeper = keeper
         try:
             status = self._iterate(gtol, ftol, max_iter)
-            if status in (Status.LINE_SEARCH, Status.ROUNDING) and self._lowered and self.current.norm <= gtol:
+            if status in (Status.LINE_SEARCH, Status.ROUNDING) and self._unsettled and self.current.norm <= gtol:
                 status = Status.CONVERGED  # as near to the optimum as rounding permits, and within the tolerance
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
@@ -168,10 +177,11 @@ class Descent(ABC):
         for _ in range(len(self._history) - 1, max_iter):
             if self.current.norm <= self._target and self._settled():
                 return Status.CONVERGED
-            previous, before = self.current.value, self.step_start
+            if len(self._history) % _PATIENCE == 0 and self._remaining is None:
+                self._remaining = self._affordable_step()
+            previous = self.current.value
             if (status := self.step(self._target)) is not None:
                 return status
-            self._far = self._too_long(before)
             if self._recorded():
                 return Status.CALLBACK
             value = self.current.value
@@ -183,30 +193,50 @@ class Descent(ABC):
                 return Status.ROUNDING
         return Status.CONVERGED if self.current.norm <= self._target and self._settled() else Status.ITERATION_LIMIT
 
-    def _too_long(self, before: FloatArray | None) -> bool:
-        """Whether the step from ``before`` is too long for the end of the descent, if it has come to that."""
-        if self.settling is None or before is None or self.current.norm > self._target:
-            return False
-        return self.settling.far(self.current.x, self.current.x - before)
-
     def _settled(self) -> bool:
-        """Whether the current point, whose gradient is below the tolerance, is an optimum; sets a smaller one if not."""
+        """Whether the current point, whose gradient is below the tolerance, is an optimum.
+
+        If not, there is a Newton step to be made, or a smaller tolerance.
+        """
         if self.settling is None:
             return True
         at, slope, settling = self.current, self.slope, self.settling.part(self.places)
         step = settling.step(at.x, slope)
         if step is None:
             return True
-        gone = settling.progress(slope, step, self.gradient_near(at.x + step) - at.gradient)
-        if not gone < 1 and (direction := self.next_step()) is not None:
-            step = settling.next_step(at.x, direction)
-            if step is not None:
-                gone = settling.progress(slope, step, self.gradient_near(at.x + step) - at.gradient)
-        if not gone < 1 and not self._far:
+        if settling.has_newton_steps:
+            self._remaining = self._newton_step(settling)
+            self._unsettled |= self._remaining is not None
+            return self._remaining is None
+        gone = settling.progress(slope, step, self.slope_change(at.x + step))
+        if not gone < 1:
             return True
-        share = min(max(gone, _FURTHEST), 1.0) if math.isfinite(gone) else 1.0
-        self._lowered, self._target = True, _CLOSER * share * at.norm
+        self._unsettled, self._target = True, _CLOSER * max(gone, _FURTHEST) * at.norm
         return False
+
+    def _affordable_step(self) -> FloatArray | None:
+        """A Newton step for a descent that takes long, where the Hessian is affordable."""
+        work = self._evaluations + self._hessian_products
+        if self.settling is None or self.settling.affordable_matrix(work) is None:
+            return None
+        return self._newton_step(self.settling.part(self.places))
+
+    def _newton_step(self, settling: Settling) -> FloatArray | None:
+        """The Newton step to be made, with 0 where the objective is not smooth; None where it is short."""
+        places, whole = self.smooth_places(), np.zeros(len(self.current.x))
+        among = slice(None) if places is None else places
+
+        def product(v: FloatArray) -> FloatArray:
+            whole[among] = v
+            return np.ascontiguousarray(self.product(whole, settling)[among])
+
+        work = self._evaluations + self._hessian_products
+        at, metric = self.current.x[among], self.metric if places is None else None
+        step = Remainder(settling.part(places), at, self.slope[among], product, metric, work).step()
+        if step is None:
+            return None
+        whole[among] = step
+        return whole
 
     def _stalled(self) -> bool:
         """Whether the last iterations lowered neither the value, beyond rounding, nor the gradient norm."""
@@ -250,8 +280,7 @@ class Descent(ABC):
             "point": np.array([at.value, at.norm]),
             "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
             "history": saved_history(self._history),
-            **({"target": np.array([self._target])} if self._lowered else {}),
-            **({"far": np.empty(0)} if self._far else {}),
+            **({"target": np.array([self._target])} if self._unsettled else {}),
             **self.own_state(),
         }
 
@@ -268,11 +297,10 @@ class Descent(ABC):
             self._evaluations, self._hessian_products = (int(count) for count in state["work"])
             if not all(0 <= count < _MOST_EVALUATIONS for count in (self._evaluations, self._hessian_products)):
                 raise ValueError("counts of work")
-            self._far = "far" in state
             if "target" in state:
                 (target,) = state["target"].tolist()
                 check_finite(state["target"])
-                self._lowered, self._target = True, min(self._target, max(float(target), 0.0))
+                self._unsettled, self._target = True, min(self._target, max(float(target), 0.0))
             self.take_state(state)
         self._start -= self._history[-1].seconds if self._history else 0.0
         self._whole = self.current

@@ -91,6 +91,25 @@ class GroupPenalty:
             moving[:-1] = np.logical_or.reduceat(touched, self._starts)
         return np.flatnonzero(moving[self._group])
 
+    def smooth(self, x: FloatArray) -> IntArray:
+        """The coordinates of groups that are not 0, and those without a penalty."""
+        away = np.append(self._whole_norms(x) > 0, True)  # −1 is the last place
+        return np.flatnonzero(away[self._group])
+
+    def slope_change(self, x: FloatArray, near: FloatArray) -> FloatArray:
+        """How the penalty's gradient differs between two points, 0 for groups that are 0 at one of them."""
+        change = np.zeros(len(x))
+        before, after = self._whole_norms(x), self._whole_norms(near)
+        away = (before > 0) & (after > 0)
+        pull = [np.divide(self._strength, norms, out=np.zeros(self._size), where=away) for norms in (before, after)]
+        first, last = (np.repeat(strength, self._counts) for strength in pull)
+        change[self._places] = last * near[self._places] - first * x[self._places]
+        return change
+
+    def shortened(self, x: FloatArray, pseudo: FloatArray, step: FloatArray, t: float) -> FloatArray:
+        """x + t · step."""
+        return x + t * step
+
     def slopes(
         self, free: IntArray, x: FloatArray, moved: FloatArray, gradient: FloatArray, new_gradient: FloatArray
     ) -> tuple[float, float]:

@@ -107,26 +107,23 @@ class _Descent(Descent):
         """A line search along the memory's direction; once more along the gradient before giving up."""
         self._refresh()
         while True:
-            outcome, value = self._search()
+            given, self._remaining = self._remaining, None
+            outcome, value = self._search(given)
             if outcome is SearchOutcome.UNBOUNDED:
                 return Status.UNBOUNDED
             if outcome is not SearchOutcome.FAILED:
                 self._accept(value)
                 return None
+            if given is not None:
+                continue
             if not len(self._memory):
                 return Status.LINE_SEARCH
             self._memory.clear()
 
-    def next_step(self) -> FloatArray | None:
-        """The direction of the memory."""
-        at, direction = self.current, np.empty(self.current.x.size)
-        if not len(self._memory):
-            return None
-        image = self._operator(at.gradient) if self.cheap and self._operator is not None else self._image
-        if self.cheap and image is not None:
-            direction = image
-        slope = self._memory.direction(at.x, at.gradient, image, direction, np.empty(at.x.size))
-        return direction if slope < 0 else None
+    @property
+    def metric(self) -> Preconditioner | None:
+        """The preconditioner of the descent."""
+        return self._memory.diagonal if self._operator is None else self._operator
 
     def begin(self) -> bool:
         """Evaluate the start; false if the value or the gradient is not finite."""
@@ -181,25 +178,17 @@ class _Descent(Descent):
             self._memory.clear()
             self._apply()
 
-    def _search(self) -> tuple[SearchOutcome, float]:
-        """Find a better point and leave it in the trial buffers; also gives its value."""
-        image = self._image
-        if self.cheap and self._operator is not None:
-            self._direction = _NONE
-            image = self._direction = self._operator(self.current.gradient)
-        elif not self._direction.size:
-            self._direction = np.empty(self.current.x.size)
-        slope = self._memory.direction(
-            self.current.x,
-            self.current.gradient,
-            image,
-            self._direction,
-            self._trial.x,
-        )
+    def _search(self, given: FloatArray | None) -> tuple[SearchOutcome, float]:
+        """Find a better point and leave it in the trial buffers; also gives its value.
+
+        The direction is that of the memory unless one is ``given``.
+        """
+        slope = self._turn() if given is None else self._turn_to(given)
         if not slope < 0 or not math.isfinite(slope):
             return SearchOutcome.FAILED, math.nan
         # The scale is unknown before the first pair, so the step has length 1.
-        first = 1.0 if self._scaled or len(self._memory) else min(1.0, 1.0 / math.sqrt(-slope))
+        known = given is not None or self._scaled or len(self._memory)
+        first = 1.0 if known else min(1.0, 1.0 / math.sqrt(-slope))
         value = math.nan
 
         def evaluate(step: float) -> tuple[float, float]:
@@ -238,3 +227,25 @@ class _Descent(Descent):
                 self._image = self._operator(self.current.gradient)
                 np.subtract(self._image, image, out=image)
         self._memory.append((self.current.x, old.x), change, self.current.gradient, image)
+
+    def _turn(self) -> float:
+        """Take the direction of the memory; returns the slope along it. The trial point is at its end."""
+        image = self._image
+        if self.cheap and self._operator is not None:
+            self._direction = _NONE
+            image = self._direction = self._operator(self.current.gradient)
+        elif not self._direction.size:
+            self._direction = np.empty(self.current.x.size)
+        return self._memory.direction(
+            self.current.x,
+            self.current.gradient,
+            image,
+            self._direction,
+            self._trial.x,
+        )
+
+    def _turn_to(self, direction: FloatArray) -> float:
+        """Take a direction that is given."""
+        self._direction = direction
+        np.add(self.current.x, direction, out=self._trial.x)
+        return _kernels.inner_product(self.current.gradient, direction, n_threads=get_threads())

@@ -37,7 +37,7 @@ class Memory:
         dtype = np.float32 if size >= SINGLE_PRECISION_FROM else np.float64
         self.steps = np.empty((capacity, size), dtype=dtype)
         self.changes = np.empty((capacity, size), dtype=dtype)
-        self._diagonal = diagonal
+        self.diagonal = diagonal
         self._order: list[int] = []  # rows from the oldest pair to the newest
         self._step_change = np.zeros((capacity, capacity))  # s_i·y_j for j not older than i
         self._change_change = np.zeros((capacity, capacity))  # y_i·M⁻¹y_j
@@ -122,7 +122,7 @@ class Memory:
             old_point=old_point,
             change=change,
             search_gradient=search_gradient,
-            diagonal=self._diagonal,
+            diagonal=self.diagonal,
             image=image,
             steps=self.steps,
             changes=self.changes,
@@ -156,7 +156,7 @@ class Memory:
         return _kernels.combine_rows(
             point=point,
             search_gradient=search_gradient,
-            diagonal=self._diagonal,
+            diagonal=self.diagonal,
             image=image,
             steps=self.steps,
             changes=self.changes,

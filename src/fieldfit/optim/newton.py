@@ -113,6 +113,9 @@ class _Newton(Descent):
 
     def step(self, gtol: float) -> Status | None:
         """A factorised step with few parameters, one of the trust region with many."""
+        given, self._remaining = self._remaining, None
+        if given is not None and self._line_step(given) is None:
+            return None
         return self._dense_step() if self._dense else self._truncated_step(gtol)
 
     def _truncated_step(self, gtol: float) -> Status | None:
@@ -144,9 +147,11 @@ class _Newton(Descent):
         hessian = self._matrix()
         if not np.isfinite(hessian).all():
             return Status.NOT_FINITE
-        start = self.current
-        direction = _descent_direction(hessian, start.gradient)
-        trial = start
+        return self._line_step(_descent_direction(hessian, self.current.gradient))
+
+    def _line_step(self, direction: FloatArray) -> Status | None:
+        """A step along ``direction`` (n,), as far as the line search says."""
+        start = trial = self.current
 
         def evaluate(step: float) -> tuple[float, float]:
             nonlocal trial
@@ -165,6 +170,10 @@ class _Newton(Descent):
     def _look(self, x: FloatArray) -> Point:
         value, gradient = self._evaluate(x)
         return Point(x, gradient.copy(), value, float(np.abs(gradient).max(initial=0.0)))
+
+    def product(self, v: FloatArray, settling: Settling) -> FloatArray:
+        """The Hessian's own product, if there is one."""
+        return super().product(v, settling) if self._hessian_product is None else self._product(v)
 
     def _product(self, v: FloatArray) -> FloatArray:
         assert self._hessian_product is not None
@@ -186,7 +195,9 @@ class _Newton(Descent):
         symmetric: FloatArray = 0.5 * (matrix + matrix.T)
         return symmetric
 
-    def _metric(self) -> Preconditioner | None:
+    @property
+    def metric(self) -> Preconditioner | None:
+        """The preconditioner of the run, or the diagonal at the current point."""
         if self._preconditioner is not None or self._hessian_diagonal is None:
             return self._preconditioner
         if self._metric_at is not self.current.x:  # once for each point, not for each shrinking of the region
@@ -200,7 +211,7 @@ class _Newton(Descent):
         Roughly: until the residual is below a fraction of the gradient that shrinks with it, which keeps the
         convergence superlinear, or until the gradient that the model predicts is well below ``gtol``.
         """
-        state = Recursion(-self.current.gradient, self._metric())
+        state = Recursion(-self.current.gradient, self.metric)
         forcing = min(0.2, math.sqrt(self.current.norm / self._first_norm))
         target = forcing * forcing * state.rz
         xx, xp, pp = 0.0, 0.0, state.rz  # x·Mx, x·Mp, p·Mp by recurrence

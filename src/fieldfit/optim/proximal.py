@@ -152,21 +152,23 @@ class _Descent(Descent):
         return None if self._set is None else self._set.places
 
     @property
-    def step_start(self) -> FloatArray | None:
-        """None: the coordinates of points change."""
-        return None
-
-    @property
     def slope(self) -> FloatArray:
         """The pseudo-gradient at the current point."""
         return self._penalty.pseudo
 
-    def gradient_near(self, x: FloatArray) -> FloatArray:
-        """The gradient of the smooth part at a point that is not accepted."""
+    def smooth_places(self) -> IntArray | None:
+        """Those that stay away from 0, or leave it."""
+        return self._penalty.smooth(self.current.x)
+
+    def slope_change(self, x: FloatArray) -> FloatArray:
+        """That of the smooth part and of the norms of groups."""
+        at = self.current
         if self._set is None:
-            return super().gradient_near(x)
-        self._evaluations += 1
-        return self._set.gradient_near(x)
+            near = self._evaluate(x)[1]
+        else:
+            self._evaluations += 1
+            near = self._set.gradient_near(x)
+        return near - at.gradient + self._penalty.slope_change(at.x, x)
 
     def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
         """The same. The gradient of the solution is that of all coordinates, unless the user has interrupted."""
@@ -219,21 +221,16 @@ class _Descent(Descent):
     def _step(self) -> Status | None:
         """A step along the minimum of the model; once more without a model before giving up."""
         previous = self.current
+        given, self._remaining = self._remaining, None
+        if given is not None and self._move(given) is SearchOutcome.FOUND:
+            self._learn(previous)
+            return None
         if self._orthant is not None:
             outcome, tried = self._move_in_orthant(self._orthant)
             if outcome is SearchOutcome.UNBOUNDED:
                 return Status.UNBOUNDED
             if outcome is SearchOutcome.FOUND:
-                now = self.current
-                self._orthant.append(
-                    (now.x, previous.x),
-                    (now.gradient, previous.gradient),
-                    self._penalty.pseudo,
-                    now.value,
-                    shortened=tried > 1,
-                )
-                if self._orthant.slow:
-                    self._leave_orthants(self._orthant)
+                self._learn(previous, shortened=tried > 1)
                 return None
             self._leave_orthants(self._orthant)
         while True:
@@ -241,11 +238,27 @@ class _Descent(Descent):
             if outcome is SearchOutcome.UNBOUNDED:
                 return Status.UNBOUNDED
             if outcome is not SearchOutcome.FAILED:
-                self._model.append(self.current.x - previous.x, self.current.gradient - previous.gradient)
+                self._learn(previous)
                 return None
             if not len(self._model):
                 return Status.LINE_SEARCH
             self._model.clear()
+
+    def _learn(self, previous: Point, *, shortened: bool = False) -> None:
+        """Take in the step from the ``previous`` point."""
+        now = self.current
+        if self._orthant is None:
+            self._model.append(now.x - previous.x, now.gradient - previous.gradient)
+            return
+        self._orthant.append(
+            (now.x, previous.x),
+            (now.gradient, previous.gradient),
+            self._penalty.pseudo,
+            now.value,
+            shortened=shortened,
+        )
+        if self._orthant.slow:
+            self._leave_orthants(self._orthant)
 
     def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = super()._evaluate(x)
@@ -281,21 +294,24 @@ class _Descent(Descent):
             t *= 0.5
         return SearchOutcome.FAILED, _SHORTER
 
-    def _move(self) -> SearchOutcome:
-        """Step to a better point along the minimum of the model."""
+    def _move(self, given: FloatArray | None = None) -> SearchOutcome:
+        """Step to a better point along the minimum of the model, or along a ``given`` step (n,)."""
         at, pseudo = self.current, self._penalty.pseudo
         free = self._penalty.free(at.x)
         x, gradient = at.x[free], at.gradient[free]
         # The scale is unknown before the first pair, so the step has about length 1.
         first_scale = 1.0 if self._scaled else max(1.0, float(np.sqrt(pseudo @ pseudo)))
-        step = self._penalty.lowest(self._model, free, gradient, x, first_scale, _FORCING * at.norm, _PASSES)
+        if given is None:
+            step = self._penalty.lowest(self._model, free, gradient, x, first_scale, _FORCING * at.norm, _PASSES)
+        else:
+            step = given[free]
         if step is None:
             return SearchOutcome.FAILED
         trial: tuple[FloatArray, float, FloatArray] | None = None
 
         def evaluate(t: float) -> ProximalTrial:
             nonlocal trial
-            moved = x + t * step
+            moved = x + t * step if given is None else self._penalty.shortened(x, pseudo[free], step, t)
             whole = at.x.copy()
             whole[free] = moved
             value, moved_gradient = self._evaluate(whole)

@@ -2,18 +2,17 @@
 
 The tolerance grows with the number of samples, the penalty does not. With very many samples that agree, all probabilities
 are nearly 0 or 1 and only the penalty holds the parameters where they are; its own gradient is then below the tolerance,
-which says nothing about θ. So a step along the gradient is tried that changes parameters by a small share of themselves: at
-an optimum that is settled, the objective has begun to rise by the end of it. With ordinary data it always has. Parameters
-without a penalty are left out, because their optimum may lie at infinity.
+which says nothing about θ. So the point must be near the optimum as well: the Newton step from it has to be short
+(remaining.py). Parameters without a penalty are left out, because their optimum may lie at infinity.
 
-The gradient also has parts in directions that the data determine well. These parts are as large as the others where a
-configuration never occurs, and then their curvature hides the rest. So the last step must have been short too, and the
-same is tried along the method's own next step, if it knows one.
+Where that is too expensive, with very many parameters, a step along the gradient is tried that changes
+parameters by a small share of themselves: at an optimum that is settled, the objective has begun to rise by the end of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,13 +20,22 @@ from fieldfit.types import BoolArray, FloatArray, IntArray
 
 #: The share that belongs to a tolerance for the gradient per sample, in units of that.
 SHARE_OF_TOL = 10.0
-#: The length of the last step and of the next one at an optimum, in units of the share.
-_LAST, _NEXT = 1000.0, 100.0
+#: The longest Newton step at an optimum, in units of the share.
+_LONGEST = 10.0
 #: Below it, lengths of steps are the work of rounding.
 _LEAST_SHARE = 1e-9
+#: The change of parameters, as a share of max(1, |x|), over which differences of gradients are taken.
+_PROBE = 1e-4
+#: Evaluations that a Hessian as a matrix may take in any case, and parameters that it may have.
+_AFFORDABLE_EVALUATIONS, _MOST_FACTORISED = 32.0, 1_500
+#: Parameters from which conjugate gradients would take too much memory.
+_MANY = 50_000
+
+#: x ↦ H
+HessianMatrix = Callable[[FloatArray], FloatArray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Settling:
     """How far penalised parameters may still be from the optimum.
 
@@ -39,21 +47,50 @@ class Settling:
         (n,) the part of the curvature that a quadratic penalty adds; may be smaller.
     share
         The largest change, as a share of max(1, |x|).
+    matrix
+        The Hessian as a matrix at a point, or None where it is not known.
+    evaluations
+        About how many evaluations take as long as that.
     """
 
     penalised: BoolArray
     precision: FloatArray
     share: float
-
-    def scaled(self, scale: FloatArray) -> Settling:
-        """The same for the coordinates ``scale * x``."""
-        return Settling(self.penalised, self.precision / scale / scale, self.share)
+    matrix: HessianMatrix | None = None
+    evaluations: float = 0.0
 
     def part(self, places: IntArray | None) -> Settling:
-        """The same for some of the coordinates; None: all."""
+        """The same for some of the coordinates, where the others are 0; None: all."""
         if places is None:
             return self
-        return Settling(self.penalised[places], self.precision[places], self.share)
+        matrix, size = self.matrix, len(self.precision)
+
+        def restricted(x: FloatArray) -> FloatArray:
+            assert matrix is not None
+            whole = np.zeros(size)
+            whole[places] = x
+            return matrix(whole)[np.ix_(places, places)]
+
+        return replace(
+            self,
+            penalised=self.penalised[places],
+            precision=self.precision[places],
+            matrix=None if matrix is None or size > _MOST_FACTORISED else restricted,
+        )
+
+    def scaled(self, scale: FloatArray, matrix: HessianMatrix | None) -> Settling:
+        """The same for the coordinates ``scale * x``, whose Hessian is ``matrix``."""
+        return replace(self, precision=self.precision / scale / scale, matrix=matrix)
+
+    @property
+    def has_newton_steps(self) -> bool:
+        """Whether Newton steps are affordable."""
+        return len(self.precision) < _MANY
+
+    def affordable_matrix(self, work: int) -> HessianMatrix | None:
+        """The function that gives the Hessian, if it costs no more than the ``work`` until now, or little."""
+        few = len(self.precision) <= _MOST_FACTORISED
+        return self.matrix if few and self.evaluations <= max(work, _AFFORDABLE_EVALUATIONS) else None
 
     def step(self, x: FloatArray, slope: FloatArray) -> FloatArray | None:
         """The step against ``slope`` (n,), the gradient with all penalties, to be tried; None where x is settled anyway."""
@@ -63,23 +100,26 @@ class Settling:
             return None
         return along * (-1.0 / float((np.abs(along) / allowed).max()))
 
-    def next_step(self, x: FloatArray, direction: FloatArray) -> FloatArray | None:
-        """The part of the next step, ``direction`` (n,), to be tried; None where it is short."""
-        length = self._length(x, direction)
-        return direction / length if _NEXT < length < np.inf else None
-
-    def far(self, x: FloatArray, step: FloatArray) -> bool:
-        """Whether the last ``step`` (n,), to x, is too long for the end of a descent."""
-        return self._length(x, step) > _LAST
-
-    def _length(self, x: FloatArray, step: FloatArray) -> float:
-        """In units of the largest change."""
-        allowed = max(self.share, _LEAST_SHARE) * np.maximum(1.0, np.abs(x))
-        return float((np.abs(step) / allowed)[self.penalised].max(initial=0.0))
-
     def progress(self, slope: FloatArray, step: FloatArray, change: FloatArray) -> float:
         """The share of the way to the minimum along ``step`` that it went, from the ``change`` (n,) of the gradient.
 
         1 or more: the minimum lies within the step.
         """
         return float(change @ step) / -float(slope @ step)
+
+    def is_long(self, x: FloatArray, step: FloatArray) -> bool:
+        """Whether the Newton ``step`` (n,) is too long for an optimum."""
+        return bool((np.abs(step) > self._longest(x))[self.penalised].any())
+
+    def is_bounded(self, x: FloatArray, residual: FloatArray) -> bool:
+        """Whether H⁻¹ ``residual`` (n,) is short because of the penalty alone."""
+        return bool((np.abs(residual) <= self.precision * self._longest(x))[self.penalised].all())
+
+    def probe(self, x: FloatArray, direction: FloatArray) -> float:
+        """The multiple of ``direction`` (n,) over which differences of gradients are taken."""
+        largest = float((np.abs(direction) / np.maximum(1.0, np.abs(x))).max(initial=0.0))
+        return _PROBE / largest if 0 < largest < np.inf else 0.0
+
+    def _longest(self, x: FloatArray) -> FloatArray:
+        longest: FloatArray = _LONGEST * max(self.share, _LEAST_SHARE) * np.maximum(1.0, np.abs(x))
+        return longest

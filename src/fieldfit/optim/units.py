@@ -14,6 +14,7 @@ import numpy as np
 from fieldfit.optim.descent import ValueGradient
 from fieldfit.optim.newton import HessianProduct
 from fieldfit.optim.preconditioner import Preconditioner
+from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import Callback, Progress, Solution
 from fieldfit.optim.working_set import Smaller
 from fieldfit.types import BoolArray, FloatArray, IntArray
@@ -70,6 +71,10 @@ class Units:
             return curvature / self.scale**2
 
         return scaled
+
+    def settling(self, settling: Settling) -> Settling:
+        """The same distances, with the Hessian of g."""
+        return settling.scaled(self.scale, self.matrix(settling.matrix))
 
     def preconditioner(self, near: Preconditioner | None) -> Preconditioner | None:
         """An operator near the inverse Hessian, or the diagonal of the Hessian, for g."""

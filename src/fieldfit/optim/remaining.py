@@ -1,0 +1,81 @@
+"""The Newton step that remains at a point, where it is long enough to matter.
+
+With very many samples the gradient is below any tolerance in directions that only a penalty determines, while its parts in
+the other directions, though below the tolerance too, are far larger. Only a Newton step −H⁻¹g tells both apart. Conjugate
+gradients find it: with ordinary data a few steps show that it is short, because a quadratic penalty is a bound from below
+on the curvature, and so the residual bounds what is still missing. Where they do not come to an end, the Hessian itself is
+factorised, if it is affordable.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fieldfit.optim.cg import Product, Recursion
+from fieldfit.optim.preconditioner import Preconditioner
+from fieldfit.optim.settling import Settling
+from fieldfit.types import FloatArray
+
+#: Steps of conjugate gradients: at least these, and this share of the work that was done before.
+_STEPS, _SHARE_OF_WORK = 4, 0.125
+
+
+@dataclass(frozen=True, eq=False)
+class Remainder:
+    """What is known about the objective at a point below the tolerance.
+
+    Parameters
+    ----------
+    settling
+        Which steps are long.
+    x, slope
+        (n,) the point and the gradient there.
+    product
+        v ↦ Hv at x.
+    metric
+        A preconditioner near H, or None.
+    work
+        Evaluations and Hessian products until now.
+    """
+
+    settling: Settling
+    x: FloatArray
+    slope: FloatArray
+    product: Product
+    metric: Preconditioner | None
+    work: int
+
+    def step(self) -> FloatArray | None:
+        """The Newton step (n,), about; None where it is short or cannot be found."""
+        found, certain = self._conjugate()
+        if not certain and (matrix := self.settling.affordable_matrix(self.work)) is not None:
+            found = _solved(matrix(self.x), self.slope)
+        return found if found is not None and self.settling.is_long(self.x, found) else None
+
+    def _conjugate(self) -> tuple[FloatArray | None, bool]:
+        """By conjugate gradients, and whether that is all: −H⁻¹g is then known well enough."""
+        state = Recursion(-self.slope, self.metric)
+        for _ in range(max(_STEPS, int(_SHARE_OF_WORK * self.work))):
+            image = self.product(state.p)
+            curvature = state.dot(state.p, image)
+            if not (math.isfinite(curvature) and curvature > 0):
+                return None, False
+            beta = state.advance(state.rz / curvature, image)
+            if self.settling.is_bounded(self.x, state.r):
+                return state.x, True
+            if not (math.isfinite(beta) and state.rz > 0):
+                return state.x, False
+            state.turn(beta)
+        return state.x, False
+
+
+def _solved(hessian: FloatArray, slope: FloatArray) -> FloatArray | None:
+    """−H⁻¹ slope; None where H is not positive definite."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    try:
+        step: FloatArray = -cho_solve(cho_factor(0.5 * (hessian + hessian.T), lower=True), slope)
+    except (LinAlgError, ValueError):
+        return None
+    return step
