@@ -17,8 +17,9 @@ from fieldfit.optim.preconditioner import Preconditioner
 from fieldfit.optim.settling import Settling
 from fieldfit.types import FloatArray
 
-#: Steps of conjugate gradients: at least these, and this share of the work that was done before.
-_STEPS, _SHARE_OF_WORK = 4, 0.125
+#: Steps of conjugate gradients: at least these, and this share of the work that was done before. With few parameters as
+#: many as there are.
+_STEPS, _SHARE_OF_WORK, _FEW = 4, 1 / 16, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +49,16 @@ class Remainder:
 
     def step(self) -> FloatArray | None:
         """The Newton step (n,), about; None where it is short or cannot be found."""
-        found, certain = self._conjugate()
-        if not certain and (matrix := self.settling.affordable_matrix(self.work)) is not None:
-            found = _solved(matrix(self.x), self.slope)
-        return found if found is not None and self.settling.is_long(self.x, found) else None
+        found, exact = self._conjugate()
+        if not exact and (matrix := self.settling.affordable_matrix(self.work)) is not None:
+            found, exact = _solved(matrix(self.x), self.slope), True
+        return found if found is not None and self.settling.is_long(self.x, found, exact=exact) else None
 
     def _conjugate(self) -> tuple[FloatArray | None, bool]:
-        """By conjugate gradients, and whether that is all: −H⁻¹g is then known well enough."""
+        """By conjugate gradients, and whether they came to their end: −H⁻¹g is then known well enough."""
         state = Recursion(-self.slope, self.metric)
-        for _ in range(max(_STEPS, int(_SHARE_OF_WORK * self.work))):
+        few = len(self.x) if len(self.x) <= _FEW and self.settling.affordable_matrix(self.work) is None else 0
+        for _ in range(max(_STEPS, few, int(_SHARE_OF_WORK * self.work))):
             image = self.product(state.p)
             curvature = state.dot(state.p, image)
             if not (math.isfinite(curvature) and curvature > 0):

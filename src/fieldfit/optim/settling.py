@@ -20,14 +20,14 @@ from fieldfit.types import BoolArray, FloatArray, IntArray
 
 #: The share that belongs to a tolerance for the gradient per sample, in units of that.
 SHARE_OF_TOL = 10.0
-#: The longest Newton step at an optimum, in units of the share.
-_LONGEST = 10.0
+#: The longest Newton step at an optimum, in units of the share; and where conjugate gradients only come near it.
+_LONGEST, _LONGEST_NEAR = 10.0, 100.0
 #: Below it, lengths of steps are the work of rounding.
 _LEAST_SHARE = 1e-9
 #: The change of parameters, as a share of max(1, |x|), over which differences of gradients are taken.
 _PROBE = 1e-4
 #: Evaluations that a Hessian as a matrix may take in any case, and parameters that it may have.
-_AFFORDABLE_EVALUATIONS, _MOST_FACTORISED = 32.0, 1_500
+_AFFORDABLE_EVALUATIONS, _MOST_FACTORISED = 64.0, 1_500
 #: Parameters from which conjugate gradients would take too much memory.
 _MANY = 50_000
 
@@ -107,19 +107,20 @@ class Settling:
         """
         return float(change @ step) / -float(slope @ step)
 
-    def is_long(self, x: FloatArray, step: FloatArray) -> bool:
-        """Whether the Newton ``step`` (n,) is too long for an optimum."""
-        return bool((np.abs(step) > self._longest(x))[self.penalised].any())
+    def is_long(self, x: FloatArray, step: FloatArray, *, exact: bool) -> bool:
+        """Whether the Newton ``step`` (n,) is too long for an optimum; where it is not ``exact``, it may be too short."""
+        longest = (_LONGEST if exact else _LONGEST_NEAR) * self._allowed(x)
+        return bool((np.abs(step) > longest)[self.penalised].any())
 
     def is_bounded(self, x: FloatArray, residual: FloatArray) -> bool:
         """Whether H⁻¹ ``residual`` (n,) is short because of the penalty alone."""
-        return bool((np.abs(residual) <= self.precision * self._longest(x))[self.penalised].all())
+        return bool((np.abs(residual) <= self.precision * _LONGEST * self._allowed(x))[self.penalised].all())
 
     def probe(self, x: FloatArray, direction: FloatArray) -> float:
         """The multiple of ``direction`` (n,) over which differences of gradients are taken."""
         largest = float((np.abs(direction) / np.maximum(1.0, np.abs(x))).max(initial=0.0))
         return _PROBE / largest if 0 < largest < np.inf else 0.0
 
-    def _longest(self, x: FloatArray) -> FloatArray:
-        longest: FloatArray = _LONGEST * max(self.share, _LEAST_SHARE) * np.maximum(1.0, np.abs(x))
-        return longest
+    def _allowed(self, x: FloatArray) -> FloatArray:
+        allowed: FloatArray = max(self.share, _LEAST_SHARE) * np.maximum(1.0, np.abs(x))
+        return allowed
