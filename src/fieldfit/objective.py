@@ -77,6 +77,11 @@ class Objective:
         """The units of the free parameters."""
         return None if self.units is None else self.units[self.free]
 
+    @property
+    def penalised(self) -> BoolArray:
+        """Which free parameters have a quadratic penalty."""
+        return self._reduced(self.precision) > 0
+
     @cached_property
     def _everything_free(self) -> bool:
         return bool(self.free.all())

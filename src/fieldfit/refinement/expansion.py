@@ -17,7 +17,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.optim import Solution, minimise
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.refinement.statistical import StatisticalStop
-from fieldfit.types import FloatArray
+from fieldfit.types import BoolArray, FloatArray
 
 #: A penalty for each sample that keeps parameters finite that the samples do not determine, relative to the information.
 _RIDGE = 1e-4
@@ -69,6 +69,11 @@ class ExpandedObjective:
     K: FloatArray
     n: int
     precision: FloatArray | None
+
+    @property
+    def penalised(self) -> BoolArray:
+        """Which parameters have a penalty."""
+        return np.zeros(len(self.J), dtype=np.bool_) if self.precision is None else self.precision > 0
 
     @cached_property
     def _hessian(self) -> FloatArray:

@@ -6,6 +6,9 @@ average: both in units of H. A fit has converged statistically when
 
     γᵀ H⁻¹ γ ≤ fraction² · tr(H⁻¹ M).
 
+Directions that only a penalty determines have no part in the right side, and hardly any in the left one. So the Newton step
+−H⁻¹γ must be short as well: at most 1% of max(1, |θ|) for each parameter with a penalty.
+
 γᵀH⁻¹γ comes from conjugate gradients on Hessian products, and tr(H⁻¹M) from sᵀH⁻¹s with s = Σ ε_i ψ_i, ε random signs.
 Where Newton's method has the Hessian as a matrix, the one of its last step is used first. It is from the point before, so
 where the rule then holds, the distance is computed again with the Hessian of the point itself.
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 #: The optimisation error at which a fit has converged, as a part of the sampling error.
 FRACTION = 0.05
+#: The longest Newton step at a penalised optimum, as a part of max(1, |θ|).
+_LONGEST_STEP = 0.01
 #: How many times smaller the gradient must be before both are computed again.
 _GRADIENT_RATIO = 4.0
 #: Squares that the mean of sᵀH⁻¹s has for tr(H⁻¹M), one for each parameter and vector of random signs, and vectors at most:
@@ -56,6 +61,14 @@ _WORTHWHILE_RATIO = 1.0
 _MOST_SAID = 10_000
 #: Evaluations and Hessian products that a saved state may have counted.
 _MOST_CALLS = 10_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """``value`` bᵀH⁻¹b and ``solution`` H⁻¹b."""
+
+    value: float
+    solution: FloatArray
 
 
 @dataclass(frozen=True)
@@ -261,19 +274,22 @@ class StatisticalStop:
         """√(γᵀH⁻¹γ / tr(H⁻¹M)) at x."""
         gradient = self.objective.value_grad(x)[1]
         self.evaluations += 1
-        distance = self._form(x, np.ascontiguousarray(gradient))
-        if distance is None:
+        form = self._form(x, np.ascontiguousarray(gradient))
+        if form is None:
             return float("inf")
         if self._noise is None:
             self._noise = self._sampling_error(x)
         if self._noise is None:
             return float("inf")
-        if self.matrices and distance <= self.fraction**2 * self._noise:
+        if self.matrices and form.value <= self.fraction**2 * self._noise:
             # The matrix is from the point before the last step, where the curvature may have been larger.
             fresh = _inverse_form(self.objective.hessian(x), gradient)
             self.evaluations += 1
-            distance = float("inf") if fresh is None else fresh
-        return float(np.sqrt(distance / self._noise))
+            if fresh is None:
+                return float("inf")
+            form = fresh
+        far = np.abs(form.solution) > _LONGEST_STEP * np.maximum(1.0, np.abs(x))
+        return float("inf") if far[self.objective.penalised].any() else float(np.sqrt(form.value / self._noise))
 
     def _sampling_error(self, x: FloatArray) -> float | None:
         """tr(H⁻¹M) at x, less its own error with a matrix; it changes little near the optimum, and is computed once."""
@@ -282,21 +298,22 @@ class StatisticalStop:
         forms = [form for form in (self._form(x, score) for score in self._scores) if form is not None]
         if len(forms) < len(self._scores):
             return None
+        mean = float(np.mean([form.value for form in forms]))
         if not self.matrices:
-            return float(np.mean(forms))
+            return mean
         # A sum of squares, one for each parameter and vector of signs: its relative standard error is about √(2/squares).
         error = math.sqrt(2 / max(1, len(forms) * len(x)))
-        return float(np.mean(forms)) * max(1 - _SURE_ERRORS * error, _LEAST_NOISE_PART)
+        return mean * max(1 - _SURE_ERRORS * error, _LEAST_NOISE_PART)
 
     def _probes(self, n_parameters: int) -> int:
         """How many vectors of random signs the sampling error takes."""
         most = _MOST_PROBES_BY_MATRIX if self.matrices else _MOST_PROBES
         return min(most, max(1, math.ceil(_FEWEST_SQUARES / max(1, n_parameters))))
 
-    def _form(self, x: FloatArray, b: FloatArray) -> float | None:
+    def _form(self, x: FloatArray, b: FloatArray) -> _Form | None:
         """bᵀH⁻¹b, or None where the Hessian is not positive definite."""
         if not b.any():
-            return 0.0
+            return _Form(0.0, np.zeros(len(b)))
         if self.matrices:
             return _inverse_form(self.matrices[0], b)
         diagonal = self.objective.hessian_diagonal
@@ -309,13 +326,14 @@ class StatisticalStop:
         )
         self.products += state.products
         self._solves += 1
-        return float(b @ solution) if state.positive else None
+        return _Form(float(b @ solution), solution) if state.positive else None
 
 
-def _inverse_form(matrix: FloatArray, b: FloatArray) -> float | None:
+def _inverse_form(matrix: FloatArray, b: FloatArray) -> _Form | None:
     """bᵀH⁻¹b by Cholesky, or None where H is not positive definite."""
     try:
-        root = np.linalg.solve(np.linalg.cholesky(matrix), b)
+        factor = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         return None
-    return float(root @ root)
+    root = np.linalg.solve(factor, b)
+    return _Form(float(root @ root), np.linalg.solve(factor.T, root))
