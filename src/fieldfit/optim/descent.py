@@ -79,6 +79,7 @@ class Descent(ABC):
         self._target = 0.0  # the tolerance for the gradient norm
         self._unsettled = False  # whether a point below it was not an optimum
         self._remaining: FloatArray | None = None  # a Newton step that is still to be made
+        self._before = math.inf, math.inf  # the value at the last point that was not an optimum, and the length of that step
         self._keeper: Keeper | None = None
         self._whole: Point | None = None  # the point at which all that the method remembers belongs together
 
@@ -206,13 +207,22 @@ class Descent(ABC):
             return True
         if settling.has_newton_steps:
             self._remaining = self._newton_step(settling)
-            self._unsettled |= self._remaining is not None
-            return self._remaining is None
+            if self._remaining is None or self._in_rounding(settling.length(at.x, self._remaining)):
+                self._remaining = None
+                return True
+            self._unsettled = True
+            return False
         gone = settling.progress(slope, step, self.slope_change(at.x + step))
         if not gone < 1:
             return True
         self._unsettled, self._target = True, _CLOSER * max(gone, _FURTHEST) * at.norm
         return False
+
+    def _in_rounding(self, length: float) -> bool:
+        """Whether a Newton step of this ``length`` is the work of rounding: the one before had no effect."""
+        value, before = self._before
+        self._before = self.current.value, length
+        return before <= 2 * length and value - self.current.value <= _ROUNDING * abs(value)
 
     def _affordable_step(self) -> FloatArray | None:
         """A Newton step for a descent that takes long, where the Hessian is affordable."""
@@ -280,7 +290,7 @@ class Descent(ABC):
             "point": np.array([at.value, at.norm]),
             "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
             "history": saved_history(self._history),
-            **({"target": np.array([self._target])} if self._unsettled else {}),
+            **({"target": np.array([self._target, *self._before])} if self._unsettled else {}),
             **self.own_state(),
         }
 
@@ -298,8 +308,9 @@ class Descent(ABC):
             if not all(0 <= count < _MOST_EVALUATIONS for count in (self._evaluations, self._hessian_products)):
                 raise ValueError("counts of work")
             if "target" in state:
-                (target,) = state["target"].tolist()
-                check_finite(state["target"])
+                target, *before = (float(number) for number in state["target"])
+                check_finite(state["target"][:1])
+                self._before = before[0], before[1]
                 self._unsettled, self._target = True, min(self._target, max(float(target), 0.0))
             self.take_state(state)
         self._start -= self._history[-1].seconds if self._history else 0.0

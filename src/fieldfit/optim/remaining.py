@@ -48,11 +48,11 @@ class Remainder:
     work: int
 
     def step(self) -> FloatArray | None:
-        """The Newton step (n,), about; None where it is short or cannot be found."""
-        found, exact = self._conjugate()
+        """The Newton step (n,), about; None where it is short or cannot be obtained."""
+        newton, exact = self._conjugate()
         if not exact and (matrix := self.settling.affordable_matrix(self.work)) is not None:
-            found, exact = _solved(matrix(self.x), self.slope), True
-        return found if found is not None and self.settling.is_long(self.x, found, exact=exact) else None
+            newton, exact = _solved(matrix(self.x), self.slope), True
+        return newton if newton is not None and self.settling.is_long(self.x, newton, exact=exact) else None
 
     def _conjugate(self) -> tuple[FloatArray | None, bool]:
         """By conjugate gradients, and whether they came to their end: −H⁻¹g is then known well enough."""

@@ -109,18 +109,19 @@ class Settling:
 
     def is_long(self, x: FloatArray, step: FloatArray, *, exact: bool) -> bool:
         """Whether the Newton ``step`` (n,) is too long for an optimum; where it is not ``exact``, it may be too short."""
-        longest = (_LONGEST if exact else _LONGEST_NEAR) * self._allowed(x)
-        return bool((np.abs(step) > longest)[self.penalised].any())
+        longest = (_LONGEST if exact else _LONGEST_NEAR) * max(self.share, _LEAST_SHARE)
+        return self.length(x, step) > longest
+
+    def length(self, x: FloatArray, step: FloatArray) -> float:
+        """The largest change of a penalised parameter, as a share of max(1, |x|)."""
+        return float((np.abs(step) / np.maximum(1.0, np.abs(x)))[self.penalised].max(initial=0.0))
 
     def is_bounded(self, x: FloatArray, residual: FloatArray) -> bool:
         """Whether H⁻¹ ``residual`` (n,) is short because of the penalty alone."""
-        return bool((np.abs(residual) <= self.precision * _LONGEST * self._allowed(x))[self.penalised].all())
+        longest = _LONGEST * max(self.share, _LEAST_SHARE) * np.maximum(1.0, np.abs(x))
+        return bool((np.abs(residual) <= self.precision * longest)[self.penalised].all())
 
     def probe(self, x: FloatArray, direction: FloatArray) -> float:
         """The multiple of ``direction`` (n,) over which differences of gradients are taken."""
         largest = float((np.abs(direction) / np.maximum(1.0, np.abs(x))).max(initial=0.0))
         return _PROBE / largest if 0 < largest < np.inf else 0.0
-
-    def _allowed(self, x: FloatArray) -> FloatArray:
-        allowed: FloatArray = max(self.share, _LEAST_SHARE) * np.maximum(1.0, np.abs(x))
-        return allowed
