@@ -1,14 +1,17 @@
 """Penalised fits to very many samples that agree: θ is right although the tolerance exceeds the penalty's gradient."""
 
+import itertools
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 import fieldfit as ff
 from fieldfit.data.container import read_container
+from fieldfit.data.sequences import Sequences
 from fieldfit.optim import minimise
 from fieldfit.optim.settling import Settling
 from fieldfit.types import ConvergenceWarning, FieldfitError
@@ -183,3 +186,118 @@ def test_one_cell_is_empty(n, sigma2, method):
     fit = ff.fit(model, states[:3], "FL", sample_weight=counts, weight_kind="counts", sigma2=sigma2, method=method)
     assert fit.converged
     np.testing.assert_allclose(fit.theta, theta, atol=2e-3 * np.abs(theta).max())
+
+
+def _penalised_optimum(statistics, counts, sigma2):
+    """Σ_g of log-likelihoods of tables ``statistics`` (g, s, r) with ``counts`` (g, s), by Newton steps with halving."""
+    theta = np.zeros(statistics.shape[-1])
+
+    def value(theta):
+        energy = statistics @ theta
+        return float(
+            (counts * (logsumexp(energy, axis=1, keepdims=True) - energy)).sum() + theta @ theta / 2 / sigma2
+        )
+
+    for _ in range(1000):
+        energy = statistics @ theta
+        probability = np.exp(energy - logsumexp(energy, axis=1, keepdims=True))
+        total = counts.sum(axis=1, keepdims=True)
+        mean = np.einsum("gs,gsr->gr", probability, statistics)
+        gradient = theta / sigma2 - np.einsum("gs,gsr->r", counts - total * probability, statistics)
+        rows = ((statistics - mean[:, None]) * np.sqrt(total * probability)[..., None]).reshape(-1, len(theta))
+        step = -np.linalg.solve(rows.T @ rows + np.eye(len(theta)) / sigma2, gradient)
+        length = 1.0
+        while value(theta + length * step) > value(theta) + 1e-10 * abs(value(theta)) and length > 1e-6:
+            length /= 2
+        theta = theta + length * step
+        if np.abs(step).max() < 1e-6:
+            return theta
+    raise AssertionError("no optimum")
+
+
+def _difference(theta, expected):
+    return np.abs(theta - expected).max() / max(1.0, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("policy", ["FL", "PL1 >> FL"])
+def test_configurations_that_never_occur(seed, policy):
+    # The directions that only the penalty determines have a small part of a gradient that is below the tolerance.
+    random = np.random.default_rng(seed)
+    model = ff.BoltzmannMachine(4, biases=True)
+    states = np.array(list(itertools.product([0, 1], repeat=4)))
+    rows = np.sort(random.choice(16, int(random.integers(2, 9)), replace=False))
+    counts = np.round(10 ** random.uniform(2, 8) * random.uniform(0.1, 1, len(rows))) + 1
+    sigma2 = 10 ** random.uniform(0, 2)
+    table = np.zeros((1, 16))
+    table[0, rows] = counts
+    expected = _penalised_optimum(np.array([model.statistics(states)]), table, sigma2)
+    given: dict[str, Any] = {"sample_weight": counts, "weight_kind": "counts", "sigma2": sigma2, "check_drift": False}
+    for method in ("lbfgs", "newton") if policy == "FL" else ("auto",):
+        fit = ff.fit(model, states[rows], policy, method=method, **given)
+        assert fit.converged
+        assert _difference(fit.theta, expected) < (2e-4 if policy == "FL" else 0.01)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_chains_with_labels_that_never_occur(seed):
+    random = np.random.default_rng(seed)
+    tokens, labels = (random.integers(0, k, (4, 2)).astype(np.int32) for k in (3, 2))
+    counts, sigma2 = np.round(10 ** random.uniform(2, 8, 4)), 10 ** random.uniform(0, 2)
+    data = Sequences(np.arange(0, 9, 2), np.arange(9), tokens.ravel(), None, labels.ravel(), 3, 2)
+    fit = ff.fit(
+        ff.ChainCRF(2, 3, pairs="all"), data, "FL", sample_weight=counts, weight_kind="counts", sigma2=sigma2
+    )
+    place = {name: k for k, name in enumerate(fit.parameter_names)}
+    answers = list(itertools.product(range(2), repeat=2))
+    statistics = np.zeros((4, 4, len(place)))
+    for sequence, words in enumerate(tokens):
+        for number, (first, last) in enumerate(answers):
+            names = [
+                f"x{words[0]}:y{first}",
+                f"x{words[1]}:y{last}",
+                f"y{first}->y{last}",
+                f"^->y{first}",
+                f"y{last}->$",
+            ]
+            np.add.at(statistics[sequence, number], [place[name] for name in names], 1.0)
+    table = np.zeros((4, 4))
+    table[np.arange(4), labels @ [2, 1]] = counts
+    assert fit.converged
+    assert _difference(fit.theta, _penalised_optimum(statistics, table, sigma2)) < 2e-4
+
+
+def test_a_long_descent_gets_newton_steps():
+    # Curvatures from 1e-5 to 1e5 in directions that are no coordinates: thousands of iterations for the pairs alone.
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 40)))[0]
+    hessian = (basis * np.logspace(-5, 5, 40)) @ basis.T
+    optimum = np.linspace(-1, 1, 40)
+
+    def fun(x):
+        slope = hessian @ (x - optimum)
+        return 0.5 * float(slope @ (x - optimum)), slope
+
+    settling = Settling(np.ones(40, bool), np.full(40, 1e-9), 1e-6)
+    alone = minimise(fun, np.zeros(40), method="lbfgs", gtol=1e-6)
+    helped = minimise(
+        fun, np.zeros(40), method="lbfgs", gtol=1e-6, settling=replace(settling, matrix=lambda x: hessian)
+    )
+    assert not alone.converged
+    assert helped.converged
+    assert helped.iterations < 100
+    np.testing.assert_allclose(helped.x, optimum, atol=1e-4)
+
+
+def test_rounding_ends_the_newton_steps():
+    # Two equal columns and hardly any penalty: what is left of the gradient is rounding, and its Newton steps are long.
+    noise = np.random.default_rng(0)
+
+    def fun(x):
+        return 1e3 + 0.5 * float((x[0] + x[1] - 1) ** 2), np.full(2, x[0] + x[1] - 1) + noise.normal(0, 1e-16, 2)
+
+    settling = Settling(
+        np.array([True, True]), np.full(2, 1e-14), 1e-9, lambda x: np.ones((2, 2)) + 1e-14 * np.eye(2)
+    )
+    solution = minimise(fun, np.zeros(2), method="lbfgs", gtol=1e-9, settling=settling)
+    assert solution.converged
+    assert solution.iterations < 30

@@ -58,6 +58,19 @@ class Point:
     norm: float = math.nan
 
 
+@dataclass(frozen=True)
+class _Account:
+    """What a descent has done when it came to a point, before the point was judged.
+
+    ``target`` is None as long as no point below the tolerance was unsettled.
+    """
+
+    evaluations: int
+    hessian_products: int
+    target: float | None
+    before: tuple[float, float]
+
+
 class Descent(ABC):
     """One run: the current point and the account of the work. A method says how it begins and what a step is.
 
@@ -79,7 +92,11 @@ class Descent(ABC):
         self._target = 0.0  # the tolerance for the gradient norm
         self._unsettled = False  # whether a point below it was not an optimum
         self._remaining: FloatArray | None = None  # a Newton step that is still to be made
-        self._before = math.inf, math.inf  # the value at the last point that was not an optimum, and the length of that step
+        self._before = (
+            math.inf,
+            math.inf,
+        )  # the value at the last point that was not an optimum, and the length of that step
+        self._account = self._present()
         self._keeper: Keeper | None = None
         self._whole: Point | None = None  # the point at which all that the method remembers belongs together
 
@@ -264,7 +281,7 @@ class Descent(ABC):
         at = self.current
         seconds = time.perf_counter() - self._start
         self._history.append(Progress(len(self._history), at.value, at.norm, seconds, self._target))
-        self._whole = at
+        self._whole, self._account = at, self._present()
         told = self._told()
         self._keep(last=False)
         return told
@@ -282,15 +299,20 @@ class Descent(ABC):
         if self._keeper is not None and self._whole is self.current:
             self._keeper.keep(self._state, len(self._history) - 1, last=last)
 
+    def _present(self) -> _Account:
+        return _Account(
+            self._evaluations, self._hessian_products, self._target if self._unsettled else None, self._before
+        )
+
     def _state(self) -> State:
-        at = self.current
+        at, account = self.current, self._account
         return {
             "x": self.spread(at.x).copy(),
             "gradient": self.spread(at.gradient).copy(),
             "point": np.array([at.value, at.norm]),
-            "work": np.array([self._evaluations, self._hessian_products], dtype=np.int64),
+            "work": np.array([account.evaluations, account.hessian_products], dtype=np.int64),
             "history": saved_history(self._history),
-            **({"target": np.array([self._target, *self._before])} if self._unsettled else {}),
+            **({} if account.target is None else {"target": np.array([account.target, *account.before])}),
             **self.own_state(),
         }
 
@@ -314,7 +336,7 @@ class Descent(ABC):
                 self._unsettled, self._target = True, min(self._target, max(float(target), 0.0))
             self.take_state(state)
         self._start -= self._history[-1].seconds if self._history else 0.0
-        self._whole = self.current
+        self._whole, self._account = self.current, self._present()
 
     def _evaluate(self, x: FloatArray) -> tuple[float, FloatArray]:
         """The value and the gradient at x, as a float and a contiguous vector of doubles."""
