@@ -82,12 +82,13 @@ def test_names_where_numbers_were_expected():
 
 def test_more_components_than_memory_has_room_for():
     """Said before any array of them is made."""
-    model, x = ff.BoltzmannMachine(60), np.random.default_rng(0).integers(0, 2, (60, 60))
-    for policy in ("PL20", "Partition(20)"):
-        with pytest.raises(
-            PolicyError, match=r"components.*; a fit takes at most 1,073,741,824\. Use smaller blocks"
-        ):
-            ff.fit(model, x, policy)
+    x = np.random.default_rng(0).integers(0, 2, (60, 60))
+    for model, policies in ((ff.BoltzmannMachine(60), ("PL7", "PL20", "Partition(20)")), (ff.Potts(60, 2), ("PL7",))):
+        for policy in policies:
+            with pytest.raises(
+                PolicyError, match=r"components.*; a fit takes at most [\d,]+ of them\. Use smaller blocks"
+            ):
+                ff.fit(model, x, policy)
 
 
 def test_bad_arguments_of_tests_and_networks():

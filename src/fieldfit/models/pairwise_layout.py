@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit import _kernels
-from fieldfit.policies.selection import FamilySelection
+from fieldfit.policies.selection import FamilySelection, check_components
 from fieldfit.types import Array, FloatArray, Int32Array, IntArray, Plain
 
 S = TypeVar("S", bound=np.generic)
@@ -354,7 +354,10 @@ def _pieces(
     """The blocks of a family by their sizes; with ``inverse``, its ``n_samples`` samples are merged to ``n``."""
     family = cast(BlockFamily, part.family)
     listed = part.indices is not None and part.indptr is not None
+    if not listed:
+        check_components(part.family, family.size)
     used = np.unique(cast(IntArray, part.indices)) if listed else np.arange(family.size)
+    check_components(part.family, len(used))
     pointer, members = family.blocks(used)
     sizes = np.diff(pointer)
     weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), family.size)[used]

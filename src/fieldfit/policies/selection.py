@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
@@ -19,8 +20,10 @@ from fieldfit.threads import get_threads
 from fieldfit.types import BoolArray, FloatArray, IntArray, Plain, PolicyError
 from fieldfit.words import counted
 
-#: Pairs of sample and component, and components of a family, that are listed: 8 GB of numbers.
-_MOST_COMPONENTS = 2**30
+#: Pairs of sample and component that are listed: 8 GB of numbers.
+_MOST_LISTED = 2**30
+#: Variables and pairs of variables in the blocks that are listed: 4 GB, and two or three times that while they are made.
+_MOST_IN_BLOCKS = 2**29
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,15 @@ class FamilySelection:
         size = self.family.size
         if size is None:
             raise TypeError("The components of this family differ between samples.")
-        _check_size(self.family.name, size)
+        if size > _MOST_LISTED:
+            _refuse(self.family, size, "", _MOST_LISTED)
         if self.indices is None or self.indptr is None:
+            check_components(self.family, size)
             chosen = np.arange(n) if self.rows is None else np.flatnonzero(self.rows)
-            _check_size(self.family.name, size * len(chosen), f" of {counted(len(chosen), 'samples')}")
+            if size * len(chosen) > _MOST_LISTED:
+                _refuse(
+                    self.family, size, f" for each of {counted(len(chosen), 'samples')}", _MOST_LISTED // len(chosen)
+                )
             return np.arange(size + 1) * len(chosen), np.tile(chosen, size)
         from scipy.sparse import csr_matrix
 
@@ -99,13 +107,19 @@ class FamilySelection:
         return by_component.indptr.astype(np.int64), by_component.indices.astype(np.int64)
 
 
-def _check_size(name: str, size: int, samples: str = "") -> None:
-    """Refuse more components than memory has room for, before arrays of them are made."""
-    if size > _MOST_COMPONENTS:
-        raise PolicyError(
-            f"{name} has {size:.2e} components{samples}; a fit takes at most {_MOST_COMPONENTS:,}. Use smaller blocks, or "
-            "connected ones, such as PL3(connected)."
-        )
+def check_components(family: BoundFamily, count: int) -> None:
+    """Refuse more components of a family than memory has room for, before arrays of them are made."""
+    k: int = getattr(family, "block_size", None) or 1
+    most = _MOST_IN_BLOCKS // (k * (k + 1) // 2)
+    if count > most:
+        _refuse(family, count, "", most)
+
+
+def _refuse(family: BoundFamily, count: float, samples: str, most: int) -> NoReturn:
+    raise PolicyError(
+        f"{family.name} has {count:.2e} components{samples}; a fit takes at most {most:,} of them. Use smaller blocks, or "
+        "connected ones, such as PL3(connected)."
+    )
 
 
 @dataclass(frozen=True)
@@ -180,7 +194,10 @@ def draw_bernoulli(
     keep = _NO_NUMBERS if isinstance(lam, float) else np.ascontiguousarray(lam / largest)
     mask = _NO_MASK if active is None else active.astype(np.uint8)
     sizes = np.ascontiguousarray(family.sizes(start, stop), dtype=np.int64)
-    threads = get_threads(10 * largest * float(sizes.sum()))
+    expected = largest * float(sizes.sum())
+    if expected > _MOST_LISTED:
+        _refuse(family, expected, f" selected in {counted(stop - start, 'samples')}", _MOST_LISTED)
+    threads = get_threads(10 * expected)
     indptr = np.zeros(stop - start + 1, dtype=np.int64)
     draws: Plain = {
         "seed": seed, "stream": stream, "first_row": start, "sizes": sizes, "lam": largest, "keep": keep, "active": mask,
