@@ -108,7 +108,16 @@ def file_path(value: object, what: str = "The path of a file") -> str:
     """A path as text."""
     if not isinstance(value, str | os.PathLike):
         raise FileAccessError(f"{what} is text or a Path; got {value!r:.80}.")
-    return os.fsdecode(value)
+    path = os.fsdecode(value)
+    try:
+        named = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        named = False
+    if not named:
+        raise FileAccessError(
+            f"{what} is {path!r:.80}; no file has this name: it has a zero byte, or is not Unicode text."
+        )
+    return path
 
 
 def sequence_of(value: object, name: str, wanted: str) -> tuple[object, ...]:
@@ -140,7 +149,10 @@ def real_array(value: object) -> FloatArray:
     given = np.asarray(value)
     if given.dtype.kind == "c":
         raise TypeError("complex numbers")
-    return np.asarray(given, dtype=np.float64)
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except OverflowError:
+        raise ValueError("a number beyond the range of floating-point numbers") from None
 
 
 def numbers_of(value: object, name: str) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.api.result import Fit
-from fieldfit.arguments import instance_of, number_from_zero, one_of
+from fieldfit.arguments import instance_of, number_from_zero, one_of, whole_number
 from fieldfit.asymptotics.criterion import Criterion
 from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, Compile, theory_moments
@@ -181,6 +181,8 @@ def update_weights(
     >>> beta.shape, round(float(beta.sum()), 6)
     ((2,), 1.0)
     """
+    instance_of(fit, Fit, "update_weights needs a Fit")
+    probes = whole_number(probes, "probes", 1, 10**9)
     one_of(form, "form", ("exact", "diagonal"), PolicyError)
     one_of(formula, "formula", ("exact", "published"), PolicyError)
     number_from_zero(gamma, "gamma", PolicyError)

@@ -244,6 +244,9 @@ def _read_model(path: str | os.PathLike[str], header: Plain, arrays: Arrays) -> 
         raise FileFormatError(
             f"{path} contains a model of the kind {kind!r}, which this version does not have (it has {sorted(models)})."
         )
+    names = header["model"].get("names")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise FileFormatError(f"{path} has names of variables that are not text. Save the fit again.")
     model = models[kind].from_specification(header["model"], _part(arrays, "model_"))
     if header["encoder"] is None:
         return model, None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import digest_of
 from fieldfit.api.finished_parts import Kept, as_parts, kept_parts
-from fieldfit.arguments import real_array, seed, whole_number
+from fieldfit.arguments import has_entries, instance_of, real_array, seed, whole_number
 from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import exact_fingerprint
@@ -21,7 +21,7 @@ from fieldfit.models.base import Model
 from fieldfit.objective import ByParameter
 from fieldfit.policies import Policy, as_policy
 from fieldfit.steps import stepped
-from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, Plain
+from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, Plain, PolicyError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,8 +96,13 @@ def cross_validate(
     random_state = seed(random_state)
     parts = as_parts(checkpoint)
     models = dict(model) if isinstance(model, Mapping) else {"": model}
+    for candidate in models.values():
+        instance_of(candidate, Model, "cross_validate needs a model, or a dictionary of models")
+    if not isinstance(policy, Policy | str) and not has_entries(policy):
+        raise PolicyError(f"policy is {policy!r:.80}; it must be a policy, such as 'PL1', or a list of policies.")
     policies = [policy] if isinstance(policy, Policy | str) else list(policy)
-    penalties: list[ByParameter] = list(sigma2) if isinstance(sigma2, list | tuple | np.ndarray) else [sigma2]
+    several = isinstance(sigma2, list | tuple | np.ndarray) and has_entries(sigma2)
+    penalties: list[ByParameter] = list(cast("Sequence[ByParameter]", sigma2)) if several else [sigma2]
     if not isinstance(folds, int | np.integer) or folds < 2:
         raise FieldfitError(f"Cross-validation needs an integer of at least 2 folds; got {folds!r}.")
     lines, losses = [], []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fieldfit.arguments import has_entries
 from fieldfit.data import numeric
 from fieldfit.data.alignments import Alignment
 from fieldfit.data.delimited import DelimitedText, read_delimited
@@ -78,6 +79,9 @@ def read_table(
     """
     if isinstance(source, Table) and sample_weight is None:
         sample_weight, weight_kind = source.sample_weight, source.weight_kind
+    for what, given in (("names", names), ("columns", columns), ("leave_out", leave_out)):
+        if given is not None and (isinstance(given, str) or not has_entries(given)):
+            raise DataError(f"{what} is {given!r:.80}; it must be a list of columns.")
     wanted = None if states is None else _listed_states(states)
     if isinstance(source, Table) and groups is None:
         groups = source.groups
@@ -120,6 +124,8 @@ def _listed_states(states: Iterable[object]) -> States | list[States]:
     """A tuple of labels that holds for every variable, or a list with one tuple for each."""
     if isinstance(states, str):
         raise DataError(f"states={states!r} is a string. Give a list of states, for example (0, 1).")
+    if not has_entries(states):
+        raise DataError(f"states is {states!r:.80}; it must be a list of states, for example (0, 1).")
     given = list(states)
     nested = [isinstance(item, list | tuple | range | np.ndarray) for item in given]
     if not any(nested):

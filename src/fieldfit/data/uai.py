@@ -28,6 +28,8 @@ from fieldfit.data.textfile import read_text
 from fieldfit.types import FileFormatError, FloatArray
 
 _INTEGER = re.compile(r"[0-9]{1,18}")
+#: The beginning of a number with a digit other than 0 before its exponent.
+_NOT_ZERO = re.compile(r"[-+]?[0.]*[1-9]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,10 +182,12 @@ class _Tokens:
         bad = ~((values >= 0) & np.isfinite(values))
         if "_" in "".join(words):  # Python reads 1_0 as 10
             bad |= np.array(["_" in word for word in words])
+        for place in np.flatnonzero(values == 0).tolist():  # 1e-400 is read as 0, which would make a state impossible
+            bad[place] |= _NOT_ZERO.match(words[place]) is not None
         if bad.any():
             offset = int(np.argmax(bad))
             self.next += offset + 1
-            self.refuse(words[offset], f"{what}, a finite number ≥ 0,")
+            self.refuse(words[offset], f"{what}, a finite number, 0 or at least 5e-324,")
         self.next += count
         return values
 

@@ -48,8 +48,8 @@ def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, 
     columns = count_of(columns, "The number of columns of a grid")
     if rows * columns > MOST_VARIABLES:
         raise ModelError(f"A grid has at most {MOST_VARIABLES:,} sites; got {rows:,} × {columns:,}.")
-    if neighbours not in (4, 8):
-        raise ModelError(f"A grid has 4 or 8 neighbours per site; got {neighbours}.")
+    if not isinstance(neighbours, int | float | np.number) or neighbours not in (4, 8):
+        raise ModelError(f"A grid has 4 or 8 neighbours per site; got {neighbours!r:.80}.")
     steps = [(0, 1, "horizontal"), (1, 0, "vertical")]
     if neighbours == 8:
         steps += [(1, 1, "diagonal"), (1, -1, "antidiagonal")]

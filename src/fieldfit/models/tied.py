@@ -137,9 +137,7 @@ class TiedField(FieldModel):
         largest_table: int = LARGEST_TABLE,
     ) -> None:
         m = count_of(m, "The number of variables m", 1, MOST_VARIABLES)
-        if isinstance(states, str) or not has_entries(states):
-            raise ModelError(f"states is {states!r:.80}; it must be a list of values, such as (0, 1).")
-        values = checked_states(states, "a tied field")
+        values = _values(states)
         self.n_labels = len(values)
         if not has_entries(cliques) or not all(isinstance(group, Cliques) for group in cliques):
             raise ModelError(
@@ -230,6 +228,7 @@ class TiedField(FieldModel):
         >>> model.parameter_names
         ['bias', 'water', 'agree']
         """
+        states = _values(states)
         nodes = None if covariates is None else _columns(covariates, "covariates")
         if m is None:
             if nodes is None:
@@ -511,6 +510,13 @@ def _checked(group: Cliques, q: int) -> Cliques:
             "of parameters; give one for each pair, the covariate fastest."
         )
     return Cliques(scopes, features, names, np.ascontiguousarray(covariates))
+
+
+def _values(states: Sequence[object]) -> tuple[object, ...]:
+    """The values of the states."""
+    if isinstance(states, str) or not has_entries(states):
+        raise ModelError(f"states is {states!r:.80}; it must be a list of values, such as (0, 1).")
+    return checked_states(states, "a tied field")
 
 
 def _array(values: ArrayLike, problem: str) -> FloatArray:

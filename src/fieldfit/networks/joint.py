@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.arguments import whole_number
 from fieldfit.data.samples import Table
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.network import Network
@@ -108,6 +109,7 @@ def joint_network(
     0   x0  x1     2.6
     """
     check_gamma(gamma)
+    largest_table = whole_number(largest_table, "largest_table", 1, 2**40)
     answers = read_responses(data)
     model = BoltzmannMachine(answers.m, biases=True, names=answers.names)
     # Equal rows are merged into one sample with a count.

@@ -16,7 +16,9 @@ import numpy as np
 
 from fieldfit.api.advice import current_advice
 from fieldfit.api.moments import central_moments, triplets_of
+from fieldfit.api.result import Fit
 from fieldfit.api.runaway import DRIFT, allowed_difference, drift_of
+from fieldfit.arguments import instance_of, seed, whole_number
 from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.boltzmann import BoltzmannMachine
@@ -28,7 +30,6 @@ from fieldfit.types import DataError, FloatArray, IntArray, ModelError, RunawayW
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fieldfit.api.result import Fit
     from fieldfit.models.field import FieldModel
 
 _CHAINS = 64
@@ -192,6 +193,9 @@ def compare_moments(
     >>> moments.runs_away, moments.triplets.shape
     (False, (2, 1))
     """
+    random_state = seed(random_state)
+    if draws is not None:
+        draws = whole_number(draws, "draws", 1, 10**9)
     names, model, theta = _field_of(network)
     answers = answers_to(data, names)
     rows = answers.codes[answers.whole]
@@ -251,6 +255,7 @@ def _field_of(network: Network | Fit) -> tuple[tuple[str, ...], FieldModel, Floa
         pairs = np.array(network.pairs).reshape(-1, 2)
         theta = np.concatenate([[network.couplings[pair] for pair in network.pairs], network.thresholds])
         return network.names, BoltzmannMachine(network.m, pairs, biases=True, names=network.names), theta
+    instance_of(network, Fit, "compare_moments needs a Network or a Fit")
     model = network.model.as_field("A comparison of moments with a table of binary columns")
     if model.observed or any(len(states) != 2 for states in model.states):
         raise ModelError("Each variable of the fit must have two states, and none may be a condition of the others.")

@@ -12,6 +12,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.arguments import has_entries
 from fieldfit.data.group_labels import group_like
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
@@ -193,6 +194,10 @@ def read_responses(
     """
     if isinstance(data, Responses):
         return data
+    if by is not None and not isinstance(by, str):
+        raise DataError(f"by is {by!r:.80}; it must be the name of a column, or None.")
+    if columns is not None and (isinstance(columns, str) or not has_entries(columns)):
+        raise DataError(f"columns is {columns!r:.80}; it must be a list of columns.")
     wanted = None if columns is None else [*columns, *([by] if by is not None and by not in columns else [])]
     table = read_table(data, columns=wanted, leave_out=leave_out, header=header)
     places = {name: place for place, name in enumerate(table.names)}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fieldfit.arguments import number_from_zero, whole_number
 from fieldfit.optim.keeping import State
 from fieldfit.optim.solution import Progress
 from fieldfit.types import FieldfitError, FloatArray
@@ -56,11 +57,12 @@ class EarlyStopping:
     def __init__(
         self, score: Callable[[FloatArray], float], *, patience: int = 5, every: int = 1, tol: float = 0.0
     ) -> None:
-        if patience < 1 or every < 1:
-            raise FieldfitError(f"patience and every must be at least 1; got {patience} and {every}.")
-        if not tol >= 0:
-            raise FieldfitError(f"tol must be at least 0; got {tol}.")
-        self._score, self.patience, self.every, self.tol = score, int(patience), int(every), float(tol)
+        if not callable(score):
+            raise FieldfitError(f"score is {score!r:.80}; it must be a function of θ.")
+        self._score = score
+        self.patience = whole_number(patience, "patience", 1)
+        self.every = whole_number(every, "every", 1)
+        self.tol = number_from_zero(tol, "tol")
         self.history: list[tuple[int, float]] = []
         self.best_theta: FloatArray | None = None
         self.best_score = float("-inf")

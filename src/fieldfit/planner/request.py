@@ -128,7 +128,10 @@ def parse_seconds(text: str | float) -> float:
 def _positive(value: float, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise FieldfitError(f"{name} is {value!r}; it must be a positive number.")
-    number = float(value)
-    if not 0 < number < float("inf"):
-        raise FieldfitError(f"{name} is {value!r}; it must be a positive number.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not 0 < number < math.inf:
+        raise FieldfitError(f"{name} is {value!r:.80}; it must be a positive number.")
     return number

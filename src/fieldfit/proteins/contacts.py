@@ -8,7 +8,8 @@ import warnings
 
 import numpy as np
 
-from fieldfit.arguments import file_path
+from fieldfit.arguments import file_path, has_entries, number_from_zero, numbers_of, whole_number
+from fieldfit.proteins.couplings import checked_pairs
 from fieldfit.types import DataError, FieldfitWarning, FileFormatError, FloatArray, IntArray
 
 #: No atoms of two residues are closer than this, in Å: the shortest bond between residues has 1.3.
@@ -51,6 +52,7 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
     from fieldfit.data.textfile import read_text
 
     shown = file_path(path)
+    length = whole_number(length, "length", 1, 10**5)
     matrix = np.full((length, length), np.nan)
     smallest = length
     for number, line in enumerate(read_text(path).splitlines(), start=1):
@@ -146,6 +148,17 @@ def contact_precision(
     >>> proteins.contact_precision(np.array([0.1, 0.9, 0.5]), edges, distances, shares=(0.125, 0.25))
     {0.125: 1.0, 0.25: 0.5}
     """
+    distances = numbers_of(distances, "distances")
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+        raise DataError(
+            f"distances has the shape {distances.shape}; it must have a row and a column for each column."
+        )
+    scores, edges = checked_pairs(scores, edges, len(distances))
+    separation = whole_number(separation, "separation", 0)
+    closest = number_from_zero(closest, "closest")
+    if not has_entries(shares):
+        raise DataError(f"shares is {shares!r:.80}; it must be a list of numbers.")
+    shares = tuple(number_from_zero(share, "A share of the columns") for share in shares)
     between = distances[edges[:, 0], edges[:, 1]]
     counted = (np.abs(edges[:, 1] - edges[:, 0]) >= separation) & np.isfinite(between)
     if not counted.any():

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fieldfit.arguments import instance_of, number_from_zero, numbers_of
+from fieldfit.arguments import instance_of, number_from_zero, numbers_of, whole_number, whole_numbers
 from fieldfit.data.alignments import Alignment
 from fieldfit.types import DataError, FloatArray, IntArray
 
@@ -94,6 +94,8 @@ def average_product_correction(scores: FloatArray, edges: IntArray, length: int)
     >>> proteins.average_product_correction(np.array([3.0, 1.0, 1.0]), edges, 3).round(2)
     array([ 0.6, -0.2, -0.2])
     """
+    length = whole_number(length, "length", 2, 10**5)
+    scores, edges = checked_pairs(scores, edges, length)
     matrix = np.zeros((length, length))
     matrix[edges[:, 0], edges[:, 1]] = matrix[edges[:, 1], edges[:, 0]] = scores
     means = matrix.sum(axis=1) / (length - 1)
@@ -102,6 +104,20 @@ def average_product_correction(scores: FloatArray, edges: IntArray, length: int)
         return scores.copy()
     corrected: FloatArray = scores - means[edges[:, 0]] * means[edges[:, 1]] / overall
     return corrected
+
+
+def checked_pairs(scores: object, edges: object, length: int) -> tuple[FloatArray, IntArray]:
+    """Scores (pairs,) and the columns of each pair (pairs, 2), which are below ``length``."""
+    numbers, pairs = numbers_of(scores, "scores"), whole_numbers(edges, "edges")
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or numbers.shape != (len(pairs),):
+        raise DataError(
+            f"scores has the shape {numbers.shape} and edges {pairs.shape}; expected a score and two columns for each pair."
+        )
+    if len(pairs) and not (pairs.min() >= 0 and pairs.max() < length):
+        raise DataError(
+            f"edges names the columns {pairs.min()} to {pairs.max()}; there are the columns 0 to {length - 1}."
+        )
+    return numbers, pairs
 
 
 def mutual_information(alignment: Alignment, weights: FloatArray | None = None, *, pseudo: float = 0.5) -> FloatArray:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fieldfit.arguments import file_path
+from fieldfit.arguments import file_path, instance_of
 from fieldfit.data.atomic import atomic_writer
 from fieldfit.types import FileAccessError, FileFormatError, FloatArray, IntArray
 
@@ -105,6 +105,7 @@ def write_plmc(path: str | os.PathLike[str], parameters: PlmcParameters) -> None
     >>> proteins.read_plmc("family.params").target
     'AA'
     """
+    instance_of(parameters, PlmcParameters, "write_plmc needs PlmcParameters")
     p = parameters
     length, q = p.fields.shape
     kept = p.weights[p.weights > 0]
