@@ -301,3 +301,15 @@ def test_rounding_ends_the_newton_steps():
     solution = minimise(fun, np.zeros(2), method="lbfgs", gtol=1e-9, settling=settling)
     assert solution.converged
     assert solution.iterations < 30
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "newton"])
+def test_a_large_tolerance_does_not_end_a_fit_far_from_the_optimum(method):
+    # One of four joint states never occurs: Newton steps are about 1 until θ is near the optimum.
+    rows, counts = [[0, 0], [0, 1], [1, 0]], [1e5] * 3
+    model = ff.BoltzmannMachine(2, biases=True)
+    given: dict[str, Any] = {"sample_weight": counts, "weight_kind": "counts", "sigma2": 100.0, "method": method}
+    fit = ff.fit(model, rows, "FL", tol=1e-2, **given)
+    expected = _penalised_optimum(np.array([model.statistics([*rows, [1, 1]])]), np.array([[*counts, 0.0]]), 100.0)
+    assert fit.converged
+    assert np.abs(fit.theta - expected).max() < 0.3

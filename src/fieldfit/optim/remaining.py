@@ -12,14 +12,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from fieldfit.optim.cg import Product, Recursion
 from fieldfit.optim.preconditioner import Preconditioner
 from fieldfit.optim.settling import Settling
 from fieldfit.types import FloatArray
 
-#: Steps of conjugate gradients: at least these, and this share of the work that was done before. With few parameters as
-#: many as there are.
-_STEPS, _SHARE_OF_WORK, _FEW = 4, 1 / 16, 64
+#: Steps of conjugate gradients: at least these; as many as there are parameters, up to some of them; and this share of the
+#: work that was done before, with not so many parameters and with more.
+_STEPS, _FEW, _SHARE_OF_WORK, _NOT_MANY, _SMALLER_SHARE = 4, 64, 1 / 2, 1_500, 1 / 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +53,16 @@ class Remainder:
         """The Newton step (n,), about; None where it is short or cannot be obtained."""
         newton, exact = self._conjugate()
         if not exact and (matrix := self.settling.affordable_matrix(self.work)) is not None:
-            newton, exact = _solved(matrix(self.x), self.slope), True
+            with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite has no factor
+                newton, exact = _solved(matrix(self.x), self.slope), True
         return newton if newton is not None and self.settling.is_long(self.x, newton, exact=exact) else None
 
     def _conjugate(self) -> tuple[FloatArray | None, bool]:
         """By conjugate gradients, and whether they came to their end: −H⁻¹g is then known well enough."""
         state = Recursion(-self.slope, self.metric)
         few = len(self.x) if len(self.x) <= _FEW and self.settling.affordable_matrix(self.work) is None else 0
-        for _ in range(max(_STEPS, few, int(_SHARE_OF_WORK * self.work))):
+        share = _SHARE_OF_WORK if len(self.x) <= _NOT_MANY else _SMALLER_SHARE
+        for _ in range(max(_STEPS, few, int(share * self.work))):
             image = self.product(state.p)
             curvature = state.dot(state.p, image)
             if not (math.isfinite(curvature) and curvature > 0):

@@ -22,6 +22,8 @@ from fieldfit.types import BoolArray, FloatArray, IntArray
 SHARE_OF_TOL = 10.0
 #: The longest Newton step at an optimum, in units of the share; and where conjugate gradients only come near it.
 _LONGEST, _LONGEST_NEAR = 10.0, 100.0
+#: The same for any share and any x: where probabilities fall like exp(−|x|), Newton steps are about 1 at any distance.
+_LONGEST_EVER = 0.25
 #: Below it, lengths of steps are the work of rounding.
 _LEAST_SHARE = 1e-9
 #: The change of parameters, as a share of max(1, |x|), over which differences of gradients are taken.
@@ -109,8 +111,8 @@ class Settling:
 
     def is_long(self, x: FloatArray, step: FloatArray, *, exact: bool) -> bool:
         """Whether the Newton ``step`` (n,) is too long for an optimum; where it is not ``exact``, it may be too short."""
-        longest = (_LONGEST if exact else _LONGEST_NEAR) * max(self.share, _LEAST_SHARE)
-        return self.length(x, step) > longest
+        longest = self._longest(x, _LONGEST if exact else _LONGEST_NEAR)
+        return bool((np.abs(step) > longest)[self.penalised].any())
 
     def length(self, x: FloatArray, step: FloatArray) -> float:
         """The largest change of a penalised parameter, as a share of max(1, |x|)."""
@@ -118,10 +120,12 @@ class Settling:
 
     def is_bounded(self, x: FloatArray, residual: FloatArray) -> bool:
         """Whether H⁻¹ ``residual`` (n,) is short because of the penalty alone."""
-        longest = _LONGEST * max(self.share, _LEAST_SHARE) * np.maximum(1.0, np.abs(x))
-        return bool((np.abs(residual) <= self.precision * longest)[self.penalised].all())
+        return bool((np.abs(residual) <= self.precision * self._longest(x, _LONGEST))[self.penalised].all())
 
     def probe(self, x: FloatArray, direction: FloatArray) -> float:
         """The multiple of ``direction`` (n,) over which differences of gradients are taken."""
         largest = float((np.abs(direction) / np.maximum(1.0, np.abs(x))).max(initial=0.0))
         return _PROBE / largest if 0 < largest < np.inf else 0.0
+
+    def _longest(self, x: FloatArray, shares: float) -> FloatArray:
+        return np.minimum(shares * max(self.share, _LEAST_SHARE) * np.maximum(1.0, np.abs(x)), _LONGEST_EVER)
