@@ -82,3 +82,13 @@ def test_a_checkpoint_from_python(samples, tmp_path):
     for path in (tmp_path, "/dev/null", tmp_path / "no" / "file"):
         with pytest.raises(FileAccessError, match="cannot be written because"):
             ff.fit(ff.BoltzmannMachine(4, biases=True), samples, checkpoint=path)
+
+
+def test_files_that_a_command_needs_are_not_replaced(refused, votes, saved, tmp_path):
+    before = votes.read_bytes(), saved.read_bytes()
+    other = tmp_path / "other.ff"
+    assert "is not a saved fit" in refused("fit", "boltzmann", votes, "--out", votes)
+    assert "would be replaced" in refused("fit", "boltzmann", votes, "--out", other, "--checkpoint", other)
+    assert "would be replaced" in refused("sample", saved, "--out", saved)
+    assert "would be replaced" in refused("report", saved, "--out", saved)
+    assert (votes.read_bytes(), saved.read_bytes()) == before

@@ -310,6 +310,8 @@ def test_a_large_tolerance_does_not_end_a_fit_far_from_the_optimum(method):
     model = ff.BoltzmannMachine(2, biases=True)
     given: dict[str, Any] = {"sample_weight": counts, "weight_kind": "counts", "sigma2": 100.0, "method": method}
     fit = ff.fit(model, rows, "FL", tol=1e-2, **given)
-    expected = _penalised_optimum(np.array([model.statistics([*rows, [1, 1]])]), np.array([[*counts, 0.0]]), 100.0)
+    expected = _penalised_optimum(
+        np.array([model.statistics(np.array([*rows, [1, 1]]))]), np.array([[*counts, 0.0]]), 100.0
+    )
     assert fit.converged
     assert np.abs(fit.theta - expected).max() < 0.3

@@ -62,12 +62,12 @@ class TrainingOptions:
 
     def prepare(self) -> Checkpoint | None:
         """Set the threads, and refuse what can be refused before anything is read. Returns the checkpoint, if any."""
-        from fieldfit.cli.saving import check_target
+        from fieldfit.cli.saving import check_fit_target
         from fieldfit.policies import Policy
 
         limit_threads(self.threads)
         Policy.parse(self.policy)
-        check_target(self.out)
+        check_fit_target(self.out, self.checkpoint)
         return checkpoint_from_options(self.checkpoint, self.checkpoint_every, self.resume)
 
     def saved(self, tagger: CRFTagger | SymbolTagger) -> FileAccessError | None:

@@ -21,7 +21,7 @@ from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, 
 from fieldfit.cli.options import Json, SaveTo, Seed, Threads, WideRows, WideRowsOption, limit_threads
 from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
-from fieldfit.cli.saving import check_target, save_here_or_elsewhere, with_state
+from fieldfit.cli.saving import check_fit_target, save_here_or_elsewhere, with_state
 
 if TYPE_CHECKING:
     from fieldfit.api.checkpoint import Checkpoint
@@ -105,7 +105,7 @@ def run_fit(read: Callable[[], tuple[Model, Table | ShardFolder | TableFiles]], 
     policy = as_estimator(options.policy)
     betas = weights_option(options.weights)
     tol = as_tolerance(options.tol)
-    check_target(options.out)
+    check_fit_target(options.out, options.checkpoint)
     check_backend(options.workers, options.cluster, options.worker_timeout)
     checkpoint = checkpoint_from_options(options.checkpoint, options.checkpoint_every, options.resume)
     with collected_warnings() as told:

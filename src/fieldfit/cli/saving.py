@@ -18,12 +18,36 @@ if TYPE_CHECKING:
     from fieldfit.types import FileAccessError
 
 
-def check_target(path: Path | None) -> None:
-    """Refuse a file that cannot be written, before any work is done for it."""
-    if path is not None:
-        from fieldfit.data.atomic import check_writable
+#: How saved fits begin: they are zip files.
+_SAVED = b"PK\x03\x04"
 
-        check_writable(path)
+
+def check_target(path: Path | None, *others: Path | None) -> None:
+    """Refuse a file that cannot be written, or is one of the ``others`` of the command, before any work is done for it."""
+    if path is None:
+        return
+    from fieldfit.data.atomic import check_writable
+
+    check_writable(path)
+    for other in others:
+        if other is not None and (path == other or (path.exists() and other.exists() and path.samefile(other))):
+            from fieldfit.types import FileAccessError
+
+            raise FileAccessError(
+                f"{path} would be replaced, but the command needs it as it is. Write to another file."
+            )
+
+
+def check_fit_target(path: Path | None, checkpoint: Path | None) -> None:
+    """The same for a fit that is to be saved; also refuse a file that is there and has something else, such as the data."""
+    check_target(path, checkpoint)
+    if path is None or not path.is_file() or path.stat().st_size == 0:
+        return
+    with path.open("rb") as file:
+        if file.read(len(_SAVED)) != _SAVED:
+            from fieldfit.types import FileAccessError
+
+            raise FileAccessError(f"{path} exists and is not a saved fit. Write to another file, or remove it first.")
 
 
 def check_folder(path: Path | None) -> None:

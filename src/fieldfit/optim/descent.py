@@ -243,13 +243,18 @@ class Descent(ABC):
 
     def _affordable_step(self) -> FloatArray | None:
         """A Newton step for a descent that takes long, where the Hessian is affordable."""
-        work = self._evaluations + self._hessian_products
-        if self.settling is None or self.settling.affordable_matrix(work) is None:
+        if self.settling is None:
             return None
-        return self._newton_step(self.settling.part(self.places))
+        remainder, places = self._remainder(self.settling.part(self.places))
+        return self._whole_step(remainder.exact_step(), places)
 
     def _newton_step(self, settling: Settling) -> FloatArray | None:
         """The Newton step to be made, with 0 where the objective is not smooth; None where it is short."""
+        remainder, places = self._remainder(settling)
+        return self._whole_step(remainder.step(), places)
+
+    def _remainder(self, settling: Settling) -> tuple[Remainder, IntArray | None]:
+        """What is known at the current point in the coordinates in which the objective is smooth; and these."""
         places, whole = self.smooth_places(), np.zeros(len(self.current.x))
         among = slice(None) if places is None else places
 
@@ -259,10 +264,14 @@ class Descent(ABC):
 
         work = self._evaluations + self._hessian_products
         at, metric = self.current.x[among], self.metric if places is None else None
-        step = Remainder(settling.part(places), at, self.slope[among], product, metric, work).step()
-        if step is None:
-            return None
-        whole[among] = step
+        return Remainder(settling.part(places), at, self.slope[among], product, metric, work), places
+
+    def _whole_step(self, step: FloatArray | None, places: IntArray | None) -> FloatArray | None:
+        """The step in all coordinates of points."""
+        if step is None or places is None:
+            return step
+        whole = np.zeros(len(self.current.x))
+        whole[places] = step
         return whole
 
     def _stalled(self) -> bool:

@@ -21,7 +21,7 @@ from fieldfit.types import FloatArray
 
 #: Steps of conjugate gradients: at least these; as many as there are parameters, up to some of them; and this share of the
 #: work that was done before, with not so many parameters and with more.
-_STEPS, _FEW, _SHARE_OF_WORK, _NOT_MANY, _SMALLER_SHARE = 4, 64, 1 / 2, 1_500, 1 / 16
+_STEPS, _FEW, _SHARE_OF_WORK, _NOT_MANY, _SMALLER_SHARE = 4, 64, 1 / 2, 500, 1 / 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,17 @@ class Remainder:
     def step(self) -> FloatArray | None:
         """The Newton step (n,), about; None where it is short or cannot be obtained."""
         newton, exact = self._conjugate()
-        if not exact and (matrix := self.settling.affordable_matrix(self.work)) is not None:
-            with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite has no factor
-                newton, exact = _solved(matrix(self.x), self.slope), True
+        if not exact and self.settling.affordable_matrix(self.work) is not None:
+            newton, exact = self.exact_step(), True
         return newton if newton is not None and self.settling.is_long(self.x, newton, exact=exact) else None
+
+    def exact_step(self) -> FloatArray | None:
+        """The Newton step (n,) by the Hessian; None where that is not affordable or not positive definite."""
+        matrix = self.settling.affordable_matrix(self.work)
+        if matrix is None:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite has no factor
+            return _solved(matrix(self.x), self.slope)
 
     def _conjugate(self) -> tuple[FloatArray | None, bool]:
         """By conjugate gradients, and whether they came to their end: −H⁻¹g is then known well enough."""

@@ -53,7 +53,7 @@ def label(
     from fieldfit.estimators.graph_crf import node_probabilities
 
     limit_threads(threads)
-    check_target(out)
+    check_target(out, path, nodes)
     fit = load(path)
     model = fit.model.as_tied(f"This command, given {path},")
     states = model.states[0]

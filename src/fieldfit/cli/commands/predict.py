@@ -51,7 +51,7 @@ def predict(
     from fieldfit.types import FieldfitError
 
     limit_threads(threads)
-    check_target(out)
+    check_target(out, path, file)
     if nbest is not None and (marginals or decoding is Decoding.posterior):
         raise FieldfitError("--nbest gives whole sequences: it cannot go with --marginals or --decoding posterior.")
     tagger = load_labeller(path)

@@ -69,7 +69,7 @@ def report(
         parse_seconds(budget)
     limit_threads(threads)
     out = path.with_suffix(".html") if out is None else out
-    check_target(out)
+    check_target(out, path)
     fit = load(path)
     family = None if data is None else family_of(fit, data)
     purpose = None

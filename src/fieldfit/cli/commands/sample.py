@@ -54,7 +54,7 @@ def sample(
     from fieldfit.data.atomic import atomic_writer
 
     limit_threads(threads)
-    check_target(out)
+    check_target(out, path)
     fit = load(path)
     model = fit.model.as_field("fieldfit sample")
     if fit.runaway:

@@ -101,7 +101,7 @@ def export(
     from fieldfit.cli.saving import check_target
     from fieldfit.sweep import open_sweep
 
-    check_target(out)
+    check_target(out, path, store_of(path))
     rows = open_sweep(store_of(path)).export(out, unfinished=unfinished)
     note(f"{rows:,} cells written to {out}")
 
