@@ -20,8 +20,10 @@ from fieldfit.optim.settling import Settling
 from fieldfit.types import FloatArray
 
 #: Steps of conjugate gradients: at least these; as many as there are parameters, up to some of them; and this share of the
-#: work that was done before, with not so many parameters and with more.
-_STEPS, _FEW, _SHARE_OF_WORK, _NOT_MANY, _SMALLER_SHARE = 4, 64, 1 / 2, 500, 1 / 16
+#: work that was done before. With more than so many parameters it is smaller, as long as the bound by the penalty is not more
+#: than so many times too large, as it is with very many samples.
+_STEPS, _FEW, _SHARE_OF_WORK = 4, 64, 1 / 2
+_NOT_MANY, _ORDINARY, _SMALLER_SHARE = 500, 1e4, 1 / 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +70,15 @@ class Remainder:
         """By conjugate gradients, and whether they came to their end: −H⁻¹g is then known well enough."""
         state = Recursion(-self.slope, self.metric)
         few = len(self.x) if len(self.x) <= _FEW and self.settling.affordable_matrix(self.work) is None else 0
-        share = _SHARE_OF_WORK if len(self.x) <= _NOT_MANY else _SMALLER_SHARE
+        ordinary = len(self.x) > _NOT_MANY and self.settling.excess(self.x, state.r) <= _ORDINARY
+        share = _SMALLER_SHARE if ordinary else _SHARE_OF_WORK
         for _ in range(max(_STEPS, few, int(share * self.work))):
             image = self.product(state.p)
             curvature = state.dot(state.p, image)
             if not (math.isfinite(curvature) and curvature > 0):
                 return None, False
             beta = state.advance(state.rz / curvature, image)
-            if self.settling.is_bounded(self.x, state.r):
+            if self.settling.excess(self.x, state.r) <= 1:
                 return state.x, True
             if not (math.isfinite(beta) and state.rz > 0):
                 return state.x, False

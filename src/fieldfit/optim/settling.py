@@ -118,9 +118,12 @@ class Settling:
         """The largest change of a penalised parameter, as a share of max(1, |x|)."""
         return float((np.abs(step) / np.maximum(1.0, np.abs(x)))[self.penalised].max(initial=0.0))
 
-    def is_bounded(self, x: FloatArray, residual: FloatArray) -> bool:
-        """Whether H⁻¹ ``residual`` (n,) is short because of the penalty alone."""
-        return bool((np.abs(residual) <= self.precision * self._longest(x, _LONGEST))[self.penalised].all())
+    def excess(self, x: FloatArray, residual: FloatArray) -> float:
+        """How often longer than allowed H⁻¹ ``residual`` (n,) may be for all that the penalty alone says; 1: it is not."""
+        longest = self.precision * self._longest(x, _LONGEST)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.abs(residual) / longest
+        return float(ratio[self.penalised & (residual != 0)].max(initial=0.0))
 
     def probe(self, x: FloatArray, direction: FloatArray) -> float:
         """The multiple of ``direction`` (n,) over which differences of gradients are taken."""
