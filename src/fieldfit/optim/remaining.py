@@ -19,9 +19,9 @@ from fieldfit.optim.preconditioner import Preconditioner
 from fieldfit.optim.settling import Settling
 from fieldfit.types import FloatArray
 
-#: Steps of conjugate gradients: at least these; as many as there are parameters, up to some of them; and this share of the
-#: work that was done before. With more than so many parameters it is smaller, as long as the bound by the penalty is not more
-#: than so many times too large, as it is with very many samples.
+#: Steps of conjugate gradients: at least these; as many as there are parameters, up to some of them; and this share of
+#: the work that was done before. With more than so many parameters it is smaller, as long as the bound by the penalty is
+#: not more than so many times too large, as it is with very many samples.
 _STEPS, _FEW, _SHARE_OF_WORK = 4, 64, 1 / 2
 _NOT_MANY, _ORDINARY, _SMALLER_SHARE = 500, 1e4, 1 / 16
 
