@@ -91,4 +91,7 @@ def test_files_that_a_command_needs_are_not_replaced(refused, votes, saved, tmp_
     assert "would be replaced" in refused("fit", "boltzmann", votes, "--out", other, "--checkpoint", other)
     assert "would be replaced" in refused("sample", saved, "--out", saved)
     assert "would be replaced" in refused("report", saved, "--out", saved)
+    sweep = tmp_path / "a.toml"
+    sweep.write_text(f'experiment = "fit-table"\n[axes]\nfold = [1]\n[constants]\ndata = "{votes}"\n')
+    assert "would be replaced" in refused("sweep", "export", sweep, "--out", votes)
     assert (votes.read_bytes(), saved.read_bytes()) == before

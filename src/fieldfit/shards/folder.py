@@ -196,7 +196,10 @@ def _mapped(path: Path, file: ShardFile, m: int, weighted: bool) -> tuple[Array,
             status = os.fstat(opened.fileno())
             start = opened.read(_HEADER.size)
     except OSError as error:
-        raise FileAccessError(f"The shard {path} cannot be read ({error.strerror}). {_AGAIN}") from error
+        raise FileAccessError(
+            f"The shard {path} cannot be read ({error.strerror}). Workers need a path that exists on each of them, such as "
+            f"an absolute one. If the file is gone: {_AGAIN}"
+        ) from error
     if len(start) < _HEADER.size:
         raise FileFormatError(f"The shard {path} is truncated. {_AGAIN}")
     magic, rows, columns, itemsize, has_weight, digest = _HEADER.unpack(start)

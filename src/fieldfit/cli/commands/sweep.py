@@ -101,7 +101,7 @@ def export(
     from fieldfit.cli.saving import check_target
     from fieldfit.sweep import open_sweep
 
-    check_target(out, path, store_of(path))
+    check_target(out, path, store_of(path), *_inputs(path))
     rows = open_sweep(store_of(path)).export(out, unfinished=unfinished)
     note(f"{rows:,} cells written to {out}")
 
@@ -109,6 +109,17 @@ def export(
 def store_of(path: Path) -> Path:
     """The store beside a .toml file; any other path is a store itself."""
     return path.with_suffix(".sweep") if path.suffix == ".toml" else path
+
+
+def _inputs(path: Path) -> list[Path]:
+    """The files that the sweep of a .toml file reads."""
+    from fieldfit.sweep import read_sweep
+
+    if path.suffix != ".toml" or not path.is_file():
+        return []
+    sweep = read_sweep(path)
+    constants = sweep.resolved_constants()
+    return [Path(str(constants[name])) for name in sweep.experiment.paths if name in constants]
 
 
 def register(app: typer.Typer) -> None:
