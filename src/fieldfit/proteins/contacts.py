@@ -56,8 +56,10 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
     matrix = np.full((length, length), np.nan)
     smallest = length
     for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line or line.isspace():
+            continue
         cells = [cell.strip() for cell in re.split("[,;\t]", line)]
-        if not line.strip() or (number == 1 and _are_names(cells)):
+        if number == 1 and _are_names(cells):
             continue
         try:
             first, second, last = cells
