@@ -28,6 +28,8 @@ _STALLED, _ROUNDING = 20, 1e-14
 #: A point that is not settled lowers the tolerance to this share of what the step along the gradient lets expect, and at
 #: least to this share of it.
 _CLOSER, _FURTHEST = 0.5, 0.01
+#: Coordinates up to which a penalty that is not smooth has Newton steps: an L1 penalty alone bounds no curvature.
+_MOST_NOT_SMOOTH = 500
 #: A descent that takes long gets a Newton step every so many iterations, where that is affordable.
 _PATIENCE = 64
 #: More evaluations than any descent makes.
@@ -222,7 +224,8 @@ class Descent(ABC):
         step = settling.step(at.x, slope)
         if step is None:
             return True
-        if settling.has_newton_steps:
+        places = self.smooth_places()
+        if settling.has_newton_steps and (places is None or len(places) <= _MOST_NOT_SMOOTH):
             self._remaining = self._newton_step(settling)
             if self._remaining is None or self._in_rounding(settling.length(at.x, self._remaining)):
                 self._remaining = None
