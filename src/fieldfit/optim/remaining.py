@@ -19,11 +19,13 @@ from fieldfit.optim.preconditioner import Preconditioner
 from fieldfit.optim.settling import Settling
 from fieldfit.types import FloatArray
 
-#: Steps of conjugate gradients: at least these; as many as there are parameters, up to some of them; and this share of
-#: the work that was done before. With more than so many parameters it is smaller, as long as the bound by the penalty is
-#: not more than so many times too large, as it is with very many samples.
-_STEPS, _FEW, _SHARE_OF_WORK = 4, 64, 1 / 2
-_NOT_MANY, _ORDINARY, _SMALLER_SHARE = 500, 1e4, 1 / 16
+#: Fewest steps of conjugate gradients, and parameters up to which there may be as many steps as parameters.
+_STEPS, _FEW = 4, 64
+#: Steps as a share of the evaluations and products before them.
+_SHARE_OF_WORK = 1 / 2
+#: The same with ordinary data and more parameters than _NOT_MANY, where that would cost too much. Data are ordinary if the
+#: bound that the penalty gives is at most _ORDINARY times too large; with very many samples it is larger.
+_SMALLER_SHARE, _NOT_MANY, _ORDINARY = 1 / 16, 500, 1e4
 
 
 @dataclass(frozen=True, eq=False)
