@@ -30,7 +30,7 @@ _STALLED, _ROUNDING = 20, 1e-14
 _CLOSER, _FURTHEST = 0.5, 0.01
 #: Coordinates up to which a penalty that is not smooth has Newton steps: an L1 penalty alone bounds no curvature.
 _MOST_NOT_SMOOTH = 500
-#: Iterations after which a long descent gets a Newton step, and again after as many, where the Hessian is affordable.
+#: Iterations between the Newton steps of a long descent, where the Hessian is affordable.
 _PATIENCE = 64
 #: More evaluations than any descent makes.
 _MOST_EVALUATIONS = 2**53

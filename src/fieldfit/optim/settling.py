@@ -119,7 +119,7 @@ class Settling:
         return float((np.abs(step) / np.maximum(1.0, np.abs(x)))[self.penalised].max(initial=0.0))
 
     def excess(self, x: FloatArray, residual: FloatArray) -> float:
-        """A bound on H⁻¹ ``residual`` (n,) from the curvature of the penalty alone, in units of the longest step allowed."""
+        """A bound on H⁻¹ ``residual`` (n,) from the penalty's curvature alone, in units of the longest step allowed."""
         longest = self.precision * self._longest(x, _LONGEST)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.abs(residual) / longest
