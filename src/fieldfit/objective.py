@@ -221,8 +221,14 @@ class Objective:
         penalised = self.precision > 0 if l1 is None else (self.precision > 0) | (l1 > 0)
         if share is None or not penalised.any():
             return None
+        strength = np.zeros_like(self.precision) if l1 is None else l1
         return Settling(
-            penalised[self.free], self._reduced(self.precision), share, self.hessian, self.problem.hessian_evaluations
+            penalised[self.free],
+            self._reduced(self.precision),
+            self._reduced(strength),
+            share,
+            self.hessian,
+            self.problem.hessian_evaluations,
         )
 
     def _without(self, zeros: BoolArray) -> tuple[ValueGradient, IntArray] | None:
@@ -267,7 +273,7 @@ class Objective:
                 history=_GROUP_PAIRS,
                 diagonal=np.maximum(diagonal, LEAST_CURVATURE * diagonal.max(initial=1e-300)),
                 value_noise=self.problem.value_noise,
-                settling=None if share is None else Settling(l1 > 0, np.zeros(len(l1)), share),
+                settling=None if share is None else Settling(l1 > 0, np.zeros(len(l1)), l1, share),
                 callback=transformed.callback(callback),
                 keeper=keeper,
             )

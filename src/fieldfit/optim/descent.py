@@ -9,13 +9,13 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fieldfit.optim.keeping import Keeper, State, check_finite, read_history, refused_state, saved_history
 from fieldfit.optim.preconditioner import Preconditioner
-from fieldfit.optim.remaining import Remainder
+from fieldfit.optim.remaining import Remainder, Spending
 from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray, IntArray
@@ -71,6 +71,7 @@ class _Account:
     hessian_products: int
     target: float | None
     before: tuple[float, float]
+    spending: Spending
 
 
 class Descent(ABC):
@@ -94,6 +95,7 @@ class Descent(ABC):
         self._target = 0.0  # the tolerance for the gradient norm
         self._unsettled = False  # whether a point below it was not an optimum
         self._remaining: FloatArray | None = None  # a Newton step that is still to be made
+        self._spending = Spending()
         self._before = (
             math.inf,
             math.inf,
@@ -224,9 +226,10 @@ class Descent(ABC):
         step = settling.step(at.x, slope)
         if step is None:
             return True
-        places = self.smooth_places()
-        if settling.has_newton_steps and (places is None or len(places) <= _MOST_NOT_SMOOTH):
-            self._remaining = self._newton_step(settling)
+        remainder, places = self._remainder(settling)
+        few = places is None or len(places) <= _MOST_NOT_SMOOTH
+        if few and settling.has_newton_steps and remainder.affordable:
+            self._remaining = self._whole_step(remainder.step(), places)
             if self._remaining is None or self._in_rounding(settling.length(at.x, self._remaining)):
                 self._remaining = None
                 return True
@@ -251,11 +254,6 @@ class Descent(ABC):
         remainder, places = self._remainder(self.settling.part(self.places))
         return self._whole_step(remainder.exact_step(), places)
 
-    def _newton_step(self, settling: Settling) -> FloatArray | None:
-        """The Newton step to be made, with 0 where the objective is not smooth; None where it is short."""
-        remainder, places = self._remainder(settling)
-        return self._whole_step(remainder.step(), places)
-
     def _remainder(self, settling: Settling) -> tuple[Remainder, IntArray | None]:
         """What is known at the current point in the coordinates in which the objective is smooth; and these."""
         places, whole = self.smooth_places(), np.zeros(len(self.current.x))
@@ -265,9 +263,9 @@ class Descent(ABC):
             whole[among] = v
             return np.ascontiguousarray(self.product(whole, settling)[among])
 
-        work = self._evaluations + self._hessian_products
+        work = self._evaluations + self._hessian_products - self._spending.products
         at, metric = self.current.x[among], self.metric if places is None else None
-        return Remainder(settling.part(places), at, self.slope[among], product, metric, work), places
+        return Remainder(settling.part(places), at, self.slope[among], product, metric, work, self._spending), places
 
     def _whole_step(self, step: FloatArray | None, places: IntArray | None) -> FloatArray | None:
         """The step in all coordinates of points."""
@@ -313,7 +311,11 @@ class Descent(ABC):
 
     def _present(self) -> _Account:
         return _Account(
-            self._evaluations, self._hessian_products, self._target if self._unsettled else None, self._before
+            self._evaluations,
+            self._hessian_products,
+            self._target if self._unsettled else None,
+            self._before,
+            replace(self._spending),
         )
 
     def _state(self) -> State:
@@ -323,6 +325,7 @@ class Descent(ABC):
             "gradient": self.spread(at.gradient).copy(),
             "point": np.array([at.value, at.norm]),
             "work": np.array([account.evaluations, account.hessian_products], dtype=np.int64),
+            "spending": np.array([account.spending.products, account.spending.hessians]),
             "history": saved_history(self._history),
             **({} if account.target is None else {"target": np.array([account.target, *account.before])}),
             **self.own_state(),
@@ -341,6 +344,10 @@ class Descent(ABC):
             self._evaluations, self._hessian_products = (int(count) for count in state["work"])
             if not all(0 <= count < _MOST_EVALUATIONS for count in (self._evaluations, self._hessian_products)):
                 raise ValueError("counts of work")
+            products, hessians = (float(number) for number in state["spending"])
+            if not (0 <= products <= sum(state["work"]) and 0 <= hessians < _MOST_EVALUATIONS):
+                raise ValueError("what Newton steps have cost")
+            self._spending = Spending(int(products), hessians)
             if "target" in state:
                 target, *before = (float(number) for number in state["target"])
                 check_finite(state["target"][:1])

@@ -4,28 +4,44 @@ With very many samples the gradient is below any tolerance in directions that on
 the other directions, though below the tolerance too, are far larger. Only a Newton step −H⁻¹g tells both apart. Conjugate
 gradients find it: with ordinary data a few steps show that it is short, because a quadratic penalty is a bound from below
 on the curvature, and so the residual bounds what is still missing. Where they do not come to an end, the Hessian itself is
-factorised, if it is affordable.
+factorised, if it is affordable. All Newton steps of a descent together take a share of its own work, so that they cannot
+take longer than the descent.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from fieldfit.optim.cg import Product, Recursion
 from fieldfit.optim.preconditioner import Preconditioner
-from fieldfit.optim.settling import Settling
+from fieldfit.optim.settling import HessianMatrix, Settling
 from fieldfit.types import FloatArray
 
-#: Fewest steps of conjugate gradients, and parameters up to which there may be as many steps as parameters.
+#: Fewest steps of conjugate gradients the first time, and parameters up to which there may be as many steps as parameters.
 _STEPS, _FEW = 4, 64
-#: Steps as a share of the evaluations and products before them.
+#: Steps, with those before, as a share of the evaluations and products that the descent itself has made.
 _SHARE_OF_WORK = 1 / 2
-#: The same with ordinary data and more parameters than _NOT_MANY, where that would cost too much. Data are ordinary if the
-#: bound that the penalty gives is at most _ORDINARY times too large; with very many samples it is larger.
+#: The same with ordinary data and more parameters than _NOT_MANY, where that would cost too much, or an L1 penalty, which
+#: leaves directions flat. Data are ordinary if the bound that penalties give is at most _ORDINARY times too large; with
+#: very many samples it is larger.
 _SMALLER_SHARE, _NOT_MANY, _ORDINARY = 1 / 16, 500, 1e4
+
+
+@dataclass
+class Spending:
+    """What the Newton steps of a descent have cost until now: products Hv, and Hessians in units of evaluations."""
+
+    products: int = 0
+    hessians: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.products + self.hessians
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +59,9 @@ class Remainder:
     metric
         A preconditioner near H, or None.
     work
-        Evaluations and Hessian products until now.
+        Evaluations and Hessian products of the descent itself.
+    spending
+        What its Newton steps have cost; steps that are asked for here are added.
     """
 
     settling: Settling
@@ -52,29 +70,50 @@ class Remainder:
     product: Product
     metric: Preconditioner | None
     work: int
+    spending: Spending
+
+    @property
+    def affordable(self) -> bool:
+        """Whether there is work left for a Newton step."""
+        return self._steps > 0 or self._matrix is not None
 
     def step(self) -> FloatArray | None:
         """The Newton step (n,), about; None where it is short or cannot be obtained."""
-        newton, exact = self._conjugate()
-        if not exact and self.settling.affordable_matrix(self.work) is not None:
-            newton, exact = self.exact_step(), True
+        matrix = self._matrix
+        newton, exact = self._conjugate() if self._steps else (None, False)
+        if not exact and matrix is not None:
+            newton, exact = self._factorised(matrix), True
         return newton if newton is not None and self.settling.is_long(self.x, newton, exact=exact) else None
 
     def exact_step(self) -> FloatArray | None:
         """The Newton step (n,) by the Hessian; None where that is not affordable or not positive definite."""
-        matrix = self.settling.affordable_matrix(self.work)
-        if matrix is None:
-            return None
+        matrix = self._matrix
+        return None if matrix is None else self._factorised(matrix)
+
+    @property
+    def _matrix(self) -> HessianMatrix | None:
+        return self.settling.affordable_matrix(self.work - self.spending.total)
+
+    @cached_property
+    def _steps(self) -> int:
+        """How many steps of conjugate gradients there may be."""
+        few = len(self.x) if len(self.x) <= _FEW and self._matrix is None else 0
+        costly = len(self.x) > _NOT_MANY or bool(self.settling.strength.any())
+        ordinary = costly and self.settling.excess(self.x, self.slope) <= _ORDINARY
+        share = _SMALLER_SHARE if ordinary else _SHARE_OF_WORK
+        spent = self.spending.total
+        return max(few, int(share * self.work - spent), 0 if spent else _STEPS)
+
+    def _factorised(self, matrix: HessianMatrix) -> FloatArray | None:
+        self.spending.hessians += self.settling.evaluations
         with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite has no factor
             return _solved(matrix(self.x), self.slope)
 
     def _conjugate(self) -> tuple[FloatArray | None, bool]:
         """By conjugate gradients, and whether they came to their end: −H⁻¹g is then known well enough."""
         state = Recursion(-self.slope, self.metric)
-        few = len(self.x) if len(self.x) <= _FEW and self.settling.affordable_matrix(self.work) is None else 0
-        ordinary = len(self.x) > _NOT_MANY and self.settling.excess(self.x, state.r) <= _ORDINARY
-        share = _SMALLER_SHARE if ordinary else _SHARE_OF_WORK
-        for _ in range(max(_STEPS, few, int(share * self.work))):
+        for _ in range(self._steps):
+            self.spending.products += 1
             image = self.product(state.p)
             curvature = state.dot(state.p, image)
             if not (math.isfinite(curvature) and curvature > 0):

@@ -47,6 +47,9 @@ class Settling:
         (n,) which coordinates have a penalty.
     precision
         (n,) the part of the curvature that a quadratic penalty adds; may be smaller.
+    strength
+        (n,) that of an L1 penalty. Where only it holds a parameter, it balances a gradient that falls like exp(−|x|), so
+        that the curvature is about as large.
     share
         The largest change, as a share of max(1, |x|).
     matrix
@@ -57,6 +60,7 @@ class Settling:
 
     penalised: BoolArray
     precision: FloatArray
+    strength: FloatArray
     share: float
     matrix: HessianMatrix | None = None
     evaluations: float = 0.0
@@ -77,20 +81,26 @@ class Settling:
             self,
             penalised=self.penalised[places],
             precision=self.precision[places],
+            strength=self.strength[places],
             matrix=None if matrix is None or size > _MOST_FACTORISED else restricted,
         )
 
     def scaled(self, scale: FloatArray, matrix: HessianMatrix | None) -> Settling:
         """The same for the coordinates ``scale * x``, whose Hessian is ``matrix``."""
-        return replace(self, precision=self.precision / scale / scale, matrix=matrix)
+        return replace(self, precision=self.precision / scale / scale, strength=self.strength / scale, matrix=matrix)
+
+    @property
+    def curvature(self) -> FloatArray:
+        """(n,) what penalties let expect of the curvature, from below."""
+        return self.precision + self.strength
 
     @property
     def has_newton_steps(self) -> bool:
         """Whether Newton steps are affordable."""
         return len(self.precision) < _MANY
 
-    def affordable_matrix(self, work: int) -> HessianMatrix | None:
-        """The function that gives the Hessian, if it costs no more than the ``work`` until now, or little."""
+    def affordable_matrix(self, work: float) -> HessianMatrix | None:
+        """The function that gives the Hessian, if it costs no more than ``work``, or little."""
         few = len(self.precision) <= _MOST_FACTORISED
         return self.matrix if few and self.evaluations <= max(work, _AFFORDABLE_EVALUATIONS) else None
 
@@ -98,7 +108,7 @@ class Settling:
         """The step against ``slope`` (n,), the gradient with all penalties, to be tried; None where x is settled anyway."""
         along = np.where(self.penalised, slope, 0.0)
         allowed = self.share * np.maximum(1.0, np.abs(x))
-        if (np.abs(along) <= self.precision * allowed).all():
+        if (np.abs(along) <= self.curvature * allowed).all():
             return None
         return along * (-1.0 / float((np.abs(along) / allowed).max()))
 
@@ -119,8 +129,8 @@ class Settling:
         return float((np.abs(step) / np.maximum(1.0, np.abs(x)))[self.penalised].max(initial=0.0))
 
     def excess(self, x: FloatArray, residual: FloatArray) -> float:
-        """A bound on H⁻¹ ``residual`` (n,) from the penalty's curvature alone, in units of the longest step allowed."""
-        longest = self.precision * self._longest(x, _LONGEST)
+        """A bound on H⁻¹ ``residual`` (n,) from the penalties alone, in units of the longest step allowed."""
+        longest = self.curvature * self._longest(x, _LONGEST)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.abs(residual) / longest
         return float(ratio[self.penalised & (residual != 0)].max(initial=0.0))
