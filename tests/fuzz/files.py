@@ -112,6 +112,22 @@ def clusters(content):
         read_clusters(path, ("a", "b"))
 
 
+def distances(content):
+    """Distances of the columns of an alignment."""
+    from fieldfit.proteins import read_distances
+
+    with in_folder(content, "a.csv") as path:
+        assert read_distances(path, 4).shape == (4, 4)
+
+
+def stop_words(content):
+    """A list of stop words."""
+    from fieldfit.data.features import load_stop_words
+
+    with in_folder(content, "a.txt") as path:
+        assert load_stop_words(path)
+
+
 def packed_text(content):
     """Gzipped tables and sentences."""
     from fieldfit.data.table import read_table
@@ -309,6 +325,8 @@ SEEDS = {
     edges: lambda: [b"a,b\nb,c\n0\t3\n", b"from;to\na;d\n"],
     option_texts: lambda: [b"grid:2x2:8", b"0.5,-1e3", b"a=1", b"statistical", b"'a',b,2"],
     clusters: lambda: [b"a,one\nb,two\n", b'"a"\t1\n"b"\t2\n'],
+    distances: lambda: [b"i,j,distance\n0,1,5.5\n2,3,\n", b"0;2;3.8\n1;1;0\n"],
+    stop_words: lambda: [b"the\nA\n"],
     packed_text: lambda: [_packed(b"a,b\n0,1\n1,0\n"), _packed(b"the DT O\n")],
     text_shards: lambda: [b"a,b\n0,1\n1,\n0,0\n", b'"a";"b"\n"x\ny";2\n'],
     sentence_shards: lambda: [b"the DT O\ncat NN B\n\na DT O\n\nb DT O\n"],
