@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fieldfit.types import FieldfitError
 
 if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
+    from threadpoolctl import LibController
 
 #: More threads than this are never started, except on machines with more processors.
 MOST_THREADS = 256
@@ -140,30 +140,70 @@ def get_threads(work: float = float("inf")) -> int:
     return count
 
 
-def _after_fork() -> None:
-    global _forked
-    _forked = _several_used
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
 class _Limited(threading.local):
     """Whether this thread is inside `one_blas_thread`: None if it is not, else whether SciPy's library is limited too."""
 
     scipy: bool | None = None
 
 
+class _BlasThreads:
+    """The libraries that are limited to one thread now, and their numbers of threads before.
+
+    The numbers belong to the process: the first of several Python threads sets them, the last one sets them back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: dict[str, tuple[LibController, int]] = {}
+
+    def limit(self, *, scipy_is_loaded: bool) -> None:
+        """One thread for each library that is loaded, until `release`."""
+        with self._lock:
+            self._users += 1
+            for library in _blas_libraries(scipy_is_loaded):
+                if library.filepath not in self._before:
+                    self._before[library.filepath] = library, library.num_threads
+                    library.set_num_threads(1)
+
+    def release(self) -> None:
+        """The numbers of threads from before, if no other thread needs the limit."""
+        with self._lock:
+            self._users -= 1
+            while not self._users and self._before:
+                library, count = self._before.popitem()[1]
+                # In threadpoolctl 3.7 or later, the first thread that sets a number keeps others from it.
+                clear = getattr(library, "clear_controlling_thread", lambda **_: None)
+                if library.num_threads != count:
+                    clear(force=True)
+                    library.set_num_threads(count)
+                clear()
+
+    def after_fork(self, users: int) -> None:
+        """Only the thread that forked is left. Other limits stay: a new process calls no library before it needs to."""
+        self._lock, self._users = threading.Lock(), users
+
+
 _limited = _Limited()
+_blas_threads = _BlasThreads()
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = _several_used
+    _blas_threads.after_fork(0 if _limited.scipy is None else 1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache
-def _blas_pools(scipy_is_loaded: bool) -> ThreadpoolController:
+def _blas_libraries(scipy_is_loaded: bool) -> list[LibController]:
     """The libraries that are there now; SciPy brings one of its own, which comes with its first import."""
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
 @contextmanager
@@ -181,9 +221,10 @@ def one_blas_thread(*, with_scipy: bool = False) -> Iterator[None]:
     if before in (loaded, True):
         yield
         return
-    _limited.scipy = loaded
+    _blas_threads.limit(scipy_is_loaded=loaded)
     try:
-        with _blas_pools(loaded).limit(limits=1, user_api="blas"):
-            yield
+        _limited.scipy = loaded
+        yield
     finally:
         _limited.scipy = before
+        _blas_threads.release()

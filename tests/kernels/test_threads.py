@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
 import fieldfit as ff
-from fieldfit.threads import MOST_THREADS, get_threads, processors, use_threads
+from fieldfit.threads import MOST_THREADS, get_threads, one_blas_thread, processors, use_threads
 from fieldfit.types import FieldfitError
 
 FORKED = """
@@ -149,3 +150,29 @@ def test_python_threads_share_the_kernels_threads_and_get_the_same_results():
             for other, other_gradient in results:
                 assert other == value
                 np.testing.assert_array_equal(other_gradient, gradient)
+
+
+def test_the_last_of_several_threads_sets_the_threads_of_the_libraries_back():
+    libraries = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
+    before = [library.num_threads for library in libraries]
+    entered, left = threading.Event(), threading.Event()
+
+    def overlap():
+        with one_blas_thread():
+            entered.set()
+            left.wait()
+            assert all(library.num_threads == 1 for library in libraries)
+
+    try:
+        for library in libraries:
+            library.set_num_threads(2)
+        with ThreadPoolExecutor(1) as pool:
+            with one_blas_thread():
+                other = pool.submit(overlap)
+                entered.wait()
+            left.set()
+            other.result()
+        assert [library.num_threads for library in libraries] == [2] * len(libraries)
+    finally:
+        for library, count in zip(libraries, before, strict=True):
+            library.set_num_threads(count)
