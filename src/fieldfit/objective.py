@@ -62,7 +62,7 @@ class Objective:
 
     ``start`` (r,) holds the values of the fixed parameters, ``free`` (r,) says which are not fixed, ``precision`` (r,)
     is 1/σ², ``row_weight`` (n,) multiplies samples. ``units`` (r,) are the sizes of the model's features, for optimisers
-    (None: all 1).
+    (None: all 1). ``counts``: the weights are numbers of copies.
     """
 
     problem: Problem
@@ -71,6 +71,7 @@ class Objective:
     free: BoolArray
     row_weight: FloatArray | None = None
     units: FloatArray | None = None
+    counts: bool = False
 
     @property
     def free_units(self) -> FloatArray | None:
@@ -134,9 +135,13 @@ class Objective:
         return []
 
     def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
-        """Σ_i ε_i w_i ψ_i with random signs ε: a draw with the covariance of the gradient, without the penalty."""
-        signs = random.choice([-1.0, 1.0], self.problem.n_samples)
-        weight = signs if self.row_weight is None else signs * self.row_weight
+        """Σ_i ε_i w_i ψ_i with random signs ε: a draw with the covariance of the gradient, without the penalty.
+
+        c copies of a sample have signs of their own, whose sum has the variance c.
+        """
+        weight = random.choice([-1.0, 1.0], self.problem.n_samples)
+        if self.row_weight is not None:
+            weight *= np.sqrt(self.row_weight) if self.counts else self.row_weight
         return self._reduced(self.problem.value_grad(self.full(x), weight)[1])
 
     def hessian(self, x: FloatArray) -> FloatArray:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,3 +174,18 @@ def test_the_tolerance_of_the_second_stage(tol: float) -> None:
     away, usually = (np.abs(own.theta - optimum.theta).max() for own in (fit, usual))
     assert fit.gradient_norm <= tol * len(x)
     assert away < 1e-7 if tol < 1e-6 else away >= usually > 1e-7
+
+
+@pytest.mark.parametrize(("policy", "tol"), [("FL", "statistical"), ("PL1 >> FL", 1e-6)])
+def test_counts_are_copies_for_the_sampling_error(policy: str, tol: Any) -> None:
+    # Weights that are taken for importance weights overstate it by the square root of the counts.
+    model = ff.BoltzmannMachine(5, biases=True)
+    rows = np.array(list(itertools.product([0, 1], repeat=5)))
+    theta = np.random.default_rng(3).normal(0, 0.7, model.n_parameters)
+    energy = model.statistics(rows) @ theta
+    counts = np.round(1e9 * np.exp(energy - np.logaddexp.reduce(energy)))
+    given: dict[str, Any] = {"sample_weight": counts, "weight_kind": "counts"}
+    fit = ff.fit(model, rows, policy, tol=tol, **given)
+    exact = ff.fit(model, rows, "FL", tol=1e-10, **given)
+    assert fit.converged
+    assert (np.abs(fit.theta - exact.theta) / exact.standard_errors()).max() < 0.05

@@ -83,6 +83,7 @@ class Prepared:
             self.free,
             self.dataset.sample_weight,
             self.model.feature_units,
+            self.dataset.has_counts,
         )
 
     @property

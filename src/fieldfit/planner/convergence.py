@@ -94,16 +94,18 @@ def penalised(
     precision: FloatArray | None = None,
     row_weight: FloatArray | None = None,
     units: FloatArray | None = None,
+    *,
+    counts: bool = False,
 ) -> Objective:
     """The objective of a pilot: the penalty of the fit to come, and a trace of a ridge.
 
-    ``units`` (r,) are the sizes of the features (None: all 1).
+    ``units`` (r,) are the sizes of the features (None: all 1). ``counts``: the weights are numbers of copies.
     """
     r, total = problem.n_parameters, problem.n_samples if row_weight is None else row_weight.sum()
     weight = RIDGE * total * (np.ones(r) if units is None else units**2)
     if precision is not None:
         weight = np.maximum(weight, precision)
-    return Objective(problem, weight, np.zeros(r), np.ones(r, dtype=bool), row_weight, units)
+    return Objective(problem, weight, np.zeros(r), np.ones(r, dtype=bool), row_weight, units, counts)
 
 
 class TooLateError(Exception):

@@ -305,7 +305,9 @@ class Builder:
             problem = expected_problem(
                 Policy((law,)).bind(model.structure(rows)), rows.n, partial(model.compile, rows)
             )
-        objective = penalised(problem, request.precision, rows.sample_weight, model.feature_units)
+        objective = penalised(
+            problem, request.precision, rows.sample_weight, model.feature_units, counts=rows.has_counts
+        )
         steps = steps_of(objective, request.tol, deadline)
         # A fit that was stopped early says less than PL1 does, which no family of sequences undercuts by much.
         alike = pilot.fewer is not pilot.rows or self._takes_as_many(

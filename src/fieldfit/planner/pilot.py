@@ -248,7 +248,9 @@ def run_pilot(request: Request) -> Pilot:
         rows = rows.subset(np.sort(random.choice(rows.n, effort.rows, replace=False)))
 
     def fit(problem: Problem, samples: Dataset, until: float) -> tuple[Solution, Steps, float]:
-        objective = penalised(problem, request.precision, samples.sample_weight, model.feature_units)
+        objective = penalised(
+            problem, request.precision, samples.sample_weight, model.feature_units, counts=samples.has_counts
+        )
         solution, steps = timed_fit(objective, request.tol, until, most, grace=math.inf)
         return solution, steps, float(solution.evaluations + solution.hessian_products)
 

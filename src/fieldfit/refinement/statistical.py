@@ -22,7 +22,7 @@ An estimate that is only the start of another fit needs no such care: `start_tol
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,7 +84,7 @@ class CountedObjective(Objective):
     @classmethod
     def of(cls, plain: Objective) -> CountedObjective:
         """The same objective, counted."""
-        return cls(plain.problem, plain.precision, plain.start, plain.free, plain.row_weight, plain.units)
+        return cls(**{field.name: getattr(plain, field.name) for field in fields(plain)})
 
     def value_grad(self, x: FloatArray) -> tuple[float, FloatArray]:
         """The objective (to be minimised) and its gradient."""
