@@ -226,11 +226,9 @@ class Objective:
         penalised = self.precision > 0 if l1 is None else (self.precision > 0) | (l1 > 0)
         if share is None or not penalised.any():
             return None
-        strength = np.zeros_like(self.precision) if l1 is None else l1
         return Settling(
             penalised[self.free],
             self._reduced(self.precision),
-            self._reduced(strength),
             share,
             self.hessian,
             self.problem.hessian_evaluations,
@@ -278,11 +276,21 @@ class Objective:
                 history=_GROUP_PAIRS,
                 diagonal=np.maximum(diagonal, LEAST_CURVATURE * diagonal.max(initial=1e-300)),
                 value_noise=self.problem.value_noise,
-                settling=None if share is None else Settling(l1 > 0, np.zeros(len(l1)), l1, share),
+                settling=None if share is None else self._settling_in(transformed, l1, share),
                 callback=transformed.callback(callback),
                 keeper=keeper,
             )
         return transformed.solution(solution)
+
+    def _settling_in(self, transformed: Transformed, l1: FloatArray, share: float) -> Settling:
+        """The same in other coordinates, in which a quadratic penalty is no diagonal."""
+        return Settling(
+            (l1 > 0) | (self.precision > 0),
+            np.zeros(len(l1)),
+            share,
+            transformed.hessian(self.hessian),
+            self.problem.hessian_evaluations,
+        )
 
     def _batches(self, l1: FloatArray | None) -> Batches:
         """The sum over batches for stochastic gradients; refuses what they cannot do."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fieldfit.optim.descent import ValueGradient
 from fieldfit.optim.solution import Callback, Progress, Solution
@@ -25,6 +28,15 @@ class Transformed:
         def transformed(y: FloatArray) -> tuple[float, FloatArray]:
             value, gradient = fun(self.coordinates.to_theta(y))
             return value, self.coordinates.gradient(gradient)
+
+        return transformed
+
+    def hessian(self, hessian: Callable[[FloatArray], FloatArray]) -> Callable[[FloatArray], FloatArray]:
+        """The Hessian of g, TᵀHT: both its rows and its columns are mapped as gradients are."""
+
+        def transformed(y: FloatArray) -> FloatArray:
+            rows = np.array([self.coordinates.gradient(row) for row in hessian(self.coordinates.to_theta(y))])
+            return np.array([self.coordinates.gradient(row) for row in rows.T])
 
         return transformed
 

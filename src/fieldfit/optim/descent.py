@@ -15,7 +15,7 @@ import numpy as np
 
 from fieldfit.optim.keeping import Keeper, State, check_finite, read_history, refused_state, saved_history
 from fieldfit.optim.preconditioner import Preconditioner
-from fieldfit.optim.remaining import Remainder, Spending
+from fieldfit.optim.remaining import NewtonStep, Remainder, Spending
 from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import Callback, Progress, Solution, Status
 from fieldfit.types import FieldfitError, FloatArray, IntArray
@@ -28,8 +28,6 @@ _STALLED, _ROUNDING = 20, 1e-14
 #: A point that is not settled lowers the tolerance to this share of what the step along the gradient lets expect, and at
 #: least to this share of it.
 _CLOSER, _FURTHEST = 0.5, 0.01
-#: Coordinates up to which a penalty that is not smooth has Newton steps: an L1 penalty alone bounds no curvature.
-_MOST_NOT_SMOOTH = 500
 #: Iterations between the Newton steps of a long descent, where the Hessian is affordable.
 _PATIENCE = 64
 #: More evaluations than any descent makes.
@@ -95,7 +93,7 @@ class Descent(ABC):
         self._target = 0.0  # the tolerance for the gradient norm
         self._unsettled = False  # whether a point below it was not an optimum
         self._remaining: FloatArray | None = None  # a Newton step that is still to be made
-        self._spending = Spending()
+        self.spending = Spending()
         self._before = (
             math.inf,
             math.inf,
@@ -139,18 +137,30 @@ class Descent(ABC):
         """A preconditioner for conjugate gradients at the current point."""
         return None
 
-    def smooth_places(self) -> IntArray | None:
-        """The coordinates among those of points in which the objective is smooth at the current one; None: all."""
-        return None
-
     def slope_change(self, x: FloatArray) -> FloatArray:
-        """The gradient at a point that is not accepted minus that at the current one, where the objective is smooth."""
+        """The gradient at a point that is not accepted minus that at the current one, with all penalties."""
         return self._evaluate(x)[1] - self.current.gradient
 
     def product(self, v: FloatArray, settling: Settling) -> FloatArray:
         """Hv at the current point, from the difference of gradients over a short way."""
         length = settling.probe(self.current.x, v)
         return self.slope_change(self.current.x + length * v) / length if length > 0 else np.zeros(len(v))
+
+    def newton_step(self, settling: Settling, *, exact: bool = False) -> NewtonStep | None:
+        """The Newton step at the current point; None where it is too expensive or cannot be computed.
+
+        ``exact``: by the Hessian only.
+        """
+        at = self.current
+        remainder = Remainder(
+            settling, at.x, self.slope, lambda v: self.product(v, settling), self.metric, self.own_work, self.spending
+        )
+        return remainder.exact_step() if exact else remainder.step()
+
+    @property
+    def own_work(self) -> int:
+        """Evaluations and products without those for Newton steps."""
+        return self._evaluations + self._hessian_products - self.spending.products
 
     def minimise(self, gtol: float, ftol: float, max_iter: int, keeper: Keeper | None = None) -> Solution:
         """Descend until a criterion holds or the user interrupts; the last accepted point either way.
@@ -200,7 +210,10 @@ class Descent(ABC):
             if self.current.norm <= self._target and self._settled():
                 return Status.CONVERGED
             if len(self._history) % _PATIENCE == 0 and self._remaining is None:
-                self._remaining = self._affordable_step()
+                newton = (
+                    None if self.settling is None else self.newton_step(self.settling.part(self.places), exact=True)
+                )
+                self._remaining = None if newton is None else newton.step
             previous = self.current.value
             if (status := self.step(self._target)) is not None:
                 return status
@@ -226,15 +239,13 @@ class Descent(ABC):
         step = settling.step(at.x, slope)
         if step is None:
             return True
-        remainder, places = self._remainder(settling)
-        few = places is None or len(places) <= _MOST_NOT_SMOOTH
-        if few and settling.has_newton_steps and remainder.affordable:
-            self._remaining = self._whole_step(remainder.step(), places)
-            if self._remaining is None or self._in_rounding(settling.length(at.x, self._remaining)):
-                self._remaining = None
-                return True
-            self._unsettled = True
-            return False
+        newton = self.newton_step(settling) if settling.has_newton_steps else None
+        if newton is not None:
+            self._remaining = None
+            if settling.is_long(at.x, newton.step, exact=newton.exact):
+                self._remaining = None if self._in_rounding(settling.length(at.x, newton.step)) else newton.step
+            self._unsettled |= self._remaining is not None
+            return self._remaining is None
         gone = settling.progress(slope, step, self.slope_change(at.x + step))
         if not gone < 1:
             return True
@@ -246,34 +257,6 @@ class Descent(ABC):
         value, before = self._before
         self._before = self.current.value, length
         return before <= 2 * length and value - self.current.value <= _ROUNDING * abs(value)
-
-    def _affordable_step(self) -> FloatArray | None:
-        """A Newton step for a descent that takes long, where the Hessian is affordable."""
-        if self.settling is None:
-            return None
-        remainder, places = self._remainder(self.settling.part(self.places))
-        return self._whole_step(remainder.exact_step(), places)
-
-    def _remainder(self, settling: Settling) -> tuple[Remainder, IntArray | None]:
-        """What is known at the current point in the coordinates in which the objective is smooth; and these."""
-        places, whole = self.smooth_places(), np.zeros(len(self.current.x))
-        among = slice(None) if places is None else places
-
-        def product(v: FloatArray) -> FloatArray:
-            whole[among] = v
-            return np.ascontiguousarray(self.product(whole, settling)[among])
-
-        work = self._evaluations + self._hessian_products - self._spending.products
-        at, metric = self.current.x[among], self.metric if places is None else None
-        return Remainder(settling.part(places), at, self.slope[among], product, metric, work, self._spending), places
-
-    def _whole_step(self, step: FloatArray | None, places: IntArray | None) -> FloatArray | None:
-        """The step in all coordinates of points."""
-        if step is None or places is None:
-            return step
-        whole = np.zeros(len(self.current.x))
-        whole[places] = step
-        return whole
 
     def _stalled(self) -> bool:
         """Whether the last iterations lowered neither the value, beyond rounding, nor the gradient norm."""
@@ -315,7 +298,7 @@ class Descent(ABC):
             self._hessian_products,
             self._target if self._unsettled else None,
             self._before,
-            replace(self._spending),
+            replace(self.spending),
         )
 
     def _state(self) -> State:
@@ -347,7 +330,7 @@ class Descent(ABC):
             products, hessians = (float(number) for number in state["spending"])
             if not (0 <= products <= sum(state["work"]) and 0 <= hessians < _MOST_EVALUATIONS):
                 raise ValueError("what Newton steps have cost")
-            self._spending = Spending(int(products), hessians)
+            self.spending = Spending(int(products), hessians)
             if "target" in state:
                 target, *before = (float(number) for number in state["target"])
                 check_finite(state["target"][:1])

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.optim.proximal_points import ProximalPoints
-from fieldfit.optim.quadratic_model import QuadraticModel
+from fieldfit.optim.quadratic_model import HessianModel, QuadraticModel
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray
 
 #: A model is minimised by at most this many Newton steps, each halved this often, or proximal gradient steps. Few of them
@@ -91,11 +91,6 @@ class GroupPenalty:
             moving[:-1] = np.logical_or.reduceat(touched, self._starts)
         return np.flatnonzero(moving[self._group])
 
-    def smooth(self, x: FloatArray) -> IntArray:
-        """The coordinates of groups that are not 0, and those without a penalty."""
-        away = np.append(self._whole_norms(x) > 0, True)  # −1 is the last place
-        return np.flatnonzero(away[self._group])
-
     def slope_change(self, x: FloatArray, near: FloatArray) -> FloatArray:
         """How the penalty's gradient differs between two points, 0 for groups that are 0 at one of them."""
         change = np.zeros(len(x))
@@ -105,10 +100,6 @@ class GroupPenalty:
         first, last = (np.repeat(strength, self._counts) for strength in pull)
         change[self._places] = last * near[self._places] - first * x[self._places]
         return change
-
-    def shortened(self, x: FloatArray, pseudo: FloatArray, step: FloatArray, t: float) -> FloatArray:
-        """x + t · step."""
-        return x + t * step
 
     def slopes(
         self, free: IntArray, x: FloatArray, moved: FloatArray, gradient: FloatArray, new_gradient: FloatArray
@@ -137,7 +128,7 @@ class GroupPenalty:
 
     def lowest(
         self,
-        model: QuadraticModel,
+        model: QuadraticModel | HessianModel,
         free: IntArray,
         gradient: FloatArray,
         x: FloatArray,

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fieldfit import _kernels
-from fieldfit.optim.orthant import step_in_orthant
-from fieldfit.optim.quadratic_model import QuadraticModel
+from fieldfit.optim.quadratic_model import HessianModel, QuadraticModel
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
@@ -50,21 +49,13 @@ class L1Penalty:
         """The coordinates that are not 0 or that the pseudo-gradient moves."""
         return np.flatnonzero((x != 0) | (self.pseudo != 0))
 
-    def smooth(self, x: FloatArray) -> IntArray:
-        """The same: their signs are known."""
-        return self.free(x)
-
     def slope_change(self, x: FloatArray, near: FloatArray) -> FloatArray | float:
         """How the penalty's gradient differs between two points with the same signs."""
         return 0.0
 
-    def shortened(self, x: FloatArray, pseudo: FloatArray, step: FloatArray, t: float) -> FloatArray:
-        """x + t · step, where coordinates stop at 0."""
-        return step_in_orthant(x, pseudo, step, t)
-
     def lowest(
         self,
-        model: QuadraticModel,
+        model: QuadraticModel | HessianModel,
         free: IntArray,
         gradient: FloatArray,
         x: FloatArray,

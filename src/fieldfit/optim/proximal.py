@@ -24,7 +24,8 @@ from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.optim.line_search import SUFFICIENT_DECREASE, VALUE_NOISE, SearchOutcome
 from fieldfit.optim.memory import moved_vector
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
-from fieldfit.optim.quadratic_model import QuadraticModel
+from fieldfit.optim.quadratic_model import HessianModel, QuadraticModel
+from fieldfit.optim.remaining import NewtonStep
 from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Solution, Status
 from fieldfit.optim.working_set import Smaller, WorkingSet
@@ -39,6 +40,8 @@ FEW_PAIRS, MANY_PARAMETERS = 6, 1_000_000
 _FORCING, _PASSES = 0.1, 50
 #: How often an orthant-wise step is halved before proximal steps take over.
 _SHORTER = 8
+#: Newton steps with the penalty: their largest number of coordinates, and the same for their solution.
+_MOST_BY_HESSIAN, _EXACT, _EXACT_PASSES = 500, 1e-9, 2_000
 
 
 def minimise_proximal(
@@ -156,9 +159,24 @@ class _Descent(Descent):
         """The pseudo-gradient at the current point."""
         return self._penalty.pseudo
 
-    def smooth_places(self) -> IntArray | None:
-        """Those that stay away from 0, or leave it."""
-        return self._penalty.smooth(self.current.x)
+    def newton_step(self, settling: Settling, *, exact: bool = False) -> NewtonStep | None:
+        """The step to the minimum of the quadratic model by the Hessian with the penalty, which may end at corners."""
+        at, free = self.current, self._penalty.free(self.current.x)
+        matrix = settling.affordable_matrix(self.own_work - self.spending.total)
+        if matrix is None or len(free) > _MOST_BY_HESSIAN:
+            return None
+        self.spending.hessians += settling.evaluations
+        hessian = matrix(at.x)[np.ix_(free, free)]
+        if not np.isfinite(hessian).all():
+            return None
+        step = self._penalty.lowest(
+            HessianModel(hessian), free, at.gradient[free], at.x[free], 1.0, _EXACT * at.norm, _EXACT_PASSES
+        )
+        if step is None:
+            return None
+        whole = np.zeros(len(at.x))
+        whole[free] = step
+        return NewtonStep(whole, exact=True)
 
     def slope_change(self, x: FloatArray) -> FloatArray:
         """That of the smooth part and of the norms of groups."""
@@ -311,7 +329,7 @@ class _Descent(Descent):
 
         def evaluate(t: float) -> ProximalTrial:
             nonlocal trial
-            moved = x + t * step if given is None else self._penalty.shortened(x, pseudo[free], step, t)
+            moved = x + t * step
             whole = at.x.copy()
             whole[free] = moved
             value, moved_gradient = self._evaluate(whole)

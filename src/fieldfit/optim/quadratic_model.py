@@ -20,6 +20,8 @@ from fieldfit.types import FloatArray, IntArray
 
 #: A pair whose steps and changes are closer to orthogonal than this has no information on the curvature.
 _LEAST_CURVATURE = 1e-8
+#: The least entry on the diagonal of a Hessian, as a share of the largest.
+_LEAST_DIAGONAL = 1e-14
 
 
 class QuadraticModel:
@@ -115,3 +117,21 @@ class QuadraticModel:
         except np.linalg.LinAlgError:
             inverse = np.full_like(middle, np.nan)
         return sigma * metric, rows, inverse
+
+
+class HessianModel:
+    """The Hessian H (k, k) of all coordinates that a step may change, as such a model."""
+
+    def __init__(self, hessian: FloatArray) -> None:
+        self._hessian = 0.5 * (hessian + hessian.T)
+
+    def matrix(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """As `QuadraticModel.matrix`, for the same coordinates."""
+        scale, rows, inverse = self.factors(free, first_scale)
+        return scale, inverse, rows
+
+    def factors(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """As `QuadraticModel.factors`: D is the diagonal of H, so that no digits of it are lost in the difference."""
+        diagonal = np.diag(self._hessian)
+        scale = np.maximum(diagonal, _LEAST_DIAGONAL * diagonal.max(initial=0.0))
+        return scale, np.eye(len(scale)), np.diag(diagonal) - self._hessian

@@ -21,14 +21,21 @@ from fieldfit.optim.preconditioner import Preconditioner
 from fieldfit.optim.settling import HessianMatrix, Settling
 from fieldfit.types import FloatArray
 
-#: Fewest steps of conjugate gradients the first time, and parameters up to which there may be as many steps as parameters.
+#: Fewest steps of conjugate gradients, and parameters up to which there may be as many steps as parameters.
 _STEPS, _FEW = 4, 64
 #: Steps, with those before, as a share of the evaluations and products that the descent itself has made.
 _SHARE_OF_WORK = 1 / 2
-#: The same with ordinary data and more parameters than _NOT_MANY, where that would cost too much, or an L1 penalty, which
-#: leaves directions flat. Data are ordinary if the bound that penalties give is at most _ORDINARY times too large; with
-#: very many samples it is larger.
+#: The same with ordinary data and more parameters than _NOT_MANY, where that would cost too much. Data are ordinary if the
+#: bound that the penalty gives is at most _ORDINARY times too large; with very many samples it is larger.
 _SMALLER_SHARE, _NOT_MANY, _ORDINARY = 1 / 16, 500, 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonStep:
+    """A Newton step (n,); where it is not ``exact``, it may be too short."""
+
+    step: FloatArray
+    exact: bool
 
 
 @dataclass
@@ -72,21 +79,14 @@ class Remainder:
     work: int
     spending: Spending
 
-    @property
-    def affordable(self) -> bool:
-        """Whether there is work left for a Newton step."""
-        return self._steps > 0 or self._matrix is not None
-
-    def step(self) -> FloatArray | None:
-        """The Newton step (n,), about; None where it is short or cannot be obtained."""
+    def step(self) -> NewtonStep | None:
+        """The Newton step, about; None where it is too expensive or cannot be computed."""
         matrix = self._matrix
-        newton, exact = self._conjugate() if self._steps else (None, False)
-        if not exact and matrix is not None:
-            newton, exact = self._factorised(matrix), True
-        return newton if newton is not None and self.settling.is_long(self.x, newton, exact=exact) else None
+        found = self._conjugate() if self._steps else None
+        return self._factorised(matrix) if matrix is not None and not (found and found.exact) else found
 
-    def exact_step(self) -> FloatArray | None:
-        """The Newton step (n,) by the Hessian; None where that is not affordable or not positive definite."""
+    def exact_step(self) -> NewtonStep | None:
+        """The Newton step by the Hessian; None where that is not affordable or not positive definite."""
         matrix = self._matrix
         return None if matrix is None else self._factorised(matrix)
 
@@ -96,35 +96,37 @@ class Remainder:
 
     @cached_property
     def _steps(self) -> int:
-        """How many steps of conjugate gradients there may be."""
-        few = len(self.x) if len(self.x) <= _FEW and self._matrix is None else 0
-        costly = len(self.x) > _NOT_MANY or bool(self.settling.strength.any())
-        ordinary = costly and self.settling.excess(self.x, self.slope) <= _ORDINARY
+        """How many steps of conjugate gradients there may be; 0 where too few are affordable."""
+        if len(self.x) <= _FEW and self._matrix is None:
+            return len(self.x)
+        ordinary = len(self.x) > _NOT_MANY and self.settling.excess(self.x, self.slope) <= _ORDINARY
         share = _SMALLER_SHARE if ordinary else _SHARE_OF_WORK
         spent = self.spending.total
-        return max(few, int(share * self.work - spent), 0 if spent else _STEPS)
+        steps = max(int(share * self.work - spent), 0 if spent else _STEPS)
+        return steps if steps >= _STEPS else 0
 
-    def _factorised(self, matrix: HessianMatrix) -> FloatArray | None:
+    def _factorised(self, matrix: HessianMatrix) -> NewtonStep | None:
         self.spending.hessians += self.settling.evaluations
         with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite has no factor
-            return _solved(matrix(self.x), self.slope)
+            step = _solved(matrix(self.x), self.slope)
+        return None if step is None else NewtonStep(step, exact=True)
 
-    def _conjugate(self) -> tuple[FloatArray | None, bool]:
-        """By conjugate gradients, and whether they came to their end: −H⁻¹g is then known well enough."""
+    def _conjugate(self) -> NewtonStep | None:
+        """By conjugate gradients: exact if they come to their end, so that −H⁻¹g is known well enough."""
         state = Recursion(-self.slope, self.metric)
         for _ in range(self._steps):
             self.spending.products += 1
             image = self.product(state.p)
             curvature = state.dot(state.p, image)
             if not (math.isfinite(curvature) and curvature > 0):
-                return None, False
+                return None
             beta = state.advance(state.rz / curvature, image)
             if self.settling.excess(self.x, state.r) <= 1:
-                return state.x, True
+                return NewtonStep(state.x, exact=True)
             if not (math.isfinite(beta) and state.rz > 0):
-                return state.x, False
+                break
             state.turn(beta)
-        return state.x, False
+        return NewtonStep(state.x, exact=False)
 
 
 def _solved(hessian: FloatArray, slope: FloatArray) -> FloatArray | None:

@@ -5,8 +5,8 @@ are nearly 0 or 1 and only the penalty holds the parameters where they are; its 
 which says nothing about θ. So the point must be near the optimum as well: the Newton step from it has to be short
 (remaining.py). Parameters without a penalty are left out, because their optimum may lie at infinity.
 
-Where that is too expensive, with very many parameters, a step along the gradient is tried that changes
-parameters by a small share of themselves: at an optimum that is settled, the objective has begun to rise by the end of it.
+Where that is too expensive, or cannot be computed, a step along the gradient is tried that changes parameters by a small
+share of themselves: at an optimum that is settled, the objective has begun to rise by the end of it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LONGEST_EVER = 0.25
 _LEAST_SHARE = 1e-9
 #: The change of parameters, as a share of max(1, |x|), over which differences of gradients are taken.
 _PROBE = 1e-4
-#: Evaluations that a Hessian as a matrix may take in any case, and parameters that it may have.
-_AFFORDABLE_EVALUATIONS, _MOST_FACTORISED = 64.0, 1_500
+#: Evaluations that a Hessian as a matrix may take in any case (two for each of 64 parameters), and the most parameters.
+_AFFORDABLE_EVALUATIONS, _MOST_FACTORISED = 128.0, 1_500
 #: Parameters from which conjugate gradients would take too much memory.
 _MANY = 50_000
 
@@ -47,9 +47,6 @@ class Settling:
         (n,) which coordinates have a penalty.
     precision
         (n,) the part of the curvature that a quadratic penalty adds; may be smaller.
-    strength
-        (n,) that of an L1 penalty. Where only it holds a parameter, it balances a gradient that falls like exp(−|x|), so
-        that the curvature is about as large.
     share
         The largest change, as a share of max(1, |x|).
     matrix
@@ -60,7 +57,6 @@ class Settling:
 
     penalised: BoolArray
     precision: FloatArray
-    strength: FloatArray
     share: float
     matrix: HessianMatrix | None = None
     evaluations: float = 0.0
@@ -81,18 +77,12 @@ class Settling:
             self,
             penalised=self.penalised[places],
             precision=self.precision[places],
-            strength=self.strength[places],
             matrix=None if matrix is None or size > _MOST_FACTORISED else restricted,
         )
 
     def scaled(self, scale: FloatArray, matrix: HessianMatrix | None) -> Settling:
         """The same for the coordinates ``scale * x``, whose Hessian is ``matrix``."""
-        return replace(self, precision=self.precision / scale / scale, strength=self.strength / scale, matrix=matrix)
-
-    @property
-    def curvature(self) -> FloatArray:
-        """(n,) what penalties let expect of the curvature, from below."""
-        return self.precision + self.strength
+        return replace(self, precision=self.precision / scale / scale, matrix=matrix)
 
     @property
     def has_newton_steps(self) -> bool:
@@ -108,7 +98,7 @@ class Settling:
         """The step against ``slope`` (n,), the gradient with all penalties, to be tried; None where x is settled anyway."""
         along = np.where(self.penalised, slope, 0.0)
         allowed = self.share * np.maximum(1.0, np.abs(x))
-        if (np.abs(along) <= self.curvature * allowed).all():
+        if (np.abs(along) <= self.precision * allowed).all():
             return None
         return along * (-1.0 / float((np.abs(along) / allowed).max()))
 
@@ -129,8 +119,8 @@ class Settling:
         return float((np.abs(step) / np.maximum(1.0, np.abs(x)))[self.penalised].max(initial=0.0))
 
     def excess(self, x: FloatArray, residual: FloatArray) -> float:
-        """A bound on H⁻¹ ``residual`` (n,) from the penalties alone, in units of the longest step allowed."""
-        longest = self.curvature * self._longest(x, _LONGEST)
+        """A bound on H⁻¹ ``residual`` (n,) from the penalty's curvature alone, in units of the longest step allowed."""
+        longest = self.precision * self._longest(x, _LONGEST)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.abs(residual) / longest
         return float(ratio[self.penalised & (residual != 0)].max(initial=0.0))
