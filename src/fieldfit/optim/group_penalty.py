@@ -148,6 +148,12 @@ class GroupPenalty:
             step = step_model.by_gradients(ProximalPoints(group, self._strength, metric), metric, tol)
         return step if np.isfinite(step).all() else None
 
+    def completed(
+        self, hessian: FloatArray, free: IntArray, gradient: FloatArray, x: FloatArray, step: FloatArray
+    ) -> FloatArray:
+        """The ``step`` that `lowest` gave, which has come to its end."""
+        return step
+
     def _outside(self, free: IntArray) -> BoolArray:
         return np.asarray(self._group[free] < 0)
 

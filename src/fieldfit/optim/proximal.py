@@ -41,7 +41,7 @@ _FORCING, _PASSES = 0.1, 50
 #: How often an orthant-wise step is halved before proximal steps take over.
 _SHORTER = 8
 #: Newton steps with the penalty: their largest number of coordinates, and the same for their solution.
-_MOST_BY_HESSIAN, _EXACT, _EXACT_PASSES = 500, 1e-9, 2_000
+_MOST_BY_HESSIAN, _EXACT, _EXACT_PASSES = 500, 1e-9, 500
 
 
 def minimise_proximal(
@@ -169,13 +169,12 @@ class _Descent(Descent):
         hessian = matrix(at.x)[np.ix_(free, free)]
         if not np.isfinite(hessian).all():
             return None
-        step = self._penalty.lowest(
-            HessianModel(hessian), free, at.gradient[free], at.x[free], 1.0, _EXACT * at.norm, _EXACT_PASSES
-        )
+        x, gradient = at.x[free], at.gradient[free]
+        step = self._penalty.lowest(HessianModel(hessian), free, gradient, x, 1.0, _EXACT * at.norm, _EXACT_PASSES)
         if step is None:
             return None
         whole = np.zeros(len(at.x))
-        whole[free] = step
+        whole[free] = self._penalty.completed(hessian, free, gradient, x, step)
         return NewtonStep(whole, exact=True)
 
     def slope_change(self, x: FloatArray) -> FloatArray:

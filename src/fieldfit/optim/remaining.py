@@ -108,7 +108,7 @@ class Remainder:
     def _factorised(self, matrix: HessianMatrix) -> NewtonStep | None:
         self.spending.hessians += self.settling.evaluations
         with np.errstate(over="ignore", invalid="ignore"):  # a matrix that is not finite has no factor
-            step = _solved(matrix(self.x), self.slope)
+            step = newton_move(matrix(self.x), self.slope)
         return None if step is None else NewtonStep(step, exact=True)
 
     def _conjugate(self) -> NewtonStep | None:
@@ -129,7 +129,7 @@ class Remainder:
         return NewtonStep(state.x, exact=False)
 
 
-def _solved(hessian: FloatArray, slope: FloatArray) -> FloatArray | None:
+def newton_move(hessian: FloatArray, slope: FloatArray) -> FloatArray | None:
     """−H⁻¹ slope; None where H is not positive definite."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
