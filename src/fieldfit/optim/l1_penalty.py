@@ -17,6 +17,8 @@ from fieldfit.types import FieldfitError, FloatArray, IntArray
 
 #: Coordinates that may come to 0 while a step is completed.
 _MOST_CORNERS = 100
+#: What is added to the diagonal, as a share of its largest entry.
+_RIDGE = 1e-13
 
 
 class L1Penalty:
@@ -100,6 +102,8 @@ class L1Penalty:
         Coordinate descent is slow where the Hessian is nearly singular. Coordinates that come to 0 on the way stay there.
         """
         l1, step = self.weights[free], step.copy()
+        # Where the Hessian is singular, as without a quadratic penalty, the way leads far, to the next corner.
+        hessian = hessian + _RIDGE * np.diag(hessian).max(initial=0.0) * np.eye(len(free))
         for _ in range(_MOST_CORNERS):
             point = x + step
             away = np.flatnonzero(point)
