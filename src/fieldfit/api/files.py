@@ -13,8 +13,15 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.refinement import read_refinement
 from fieldfit.api.result import Fit
-from fieldfit.api.saved_fields import checked_history, checked_matrix, checked_record, checked_seed, checked_text
-from fieldfit.api.state import Convergence, SampleSize, Saved
+from fieldfit.api.saved_fields import (
+    checked_history,
+    checked_matrix,
+    checked_record,
+    checked_seed,
+    checked_size,
+    checked_text,
+)
+from fieldfit.api.state import Convergence, Saved
 from fieldfit.asymptotics import Moments
 from fieldfit.asymptotics.debiased import PenalisedStart
 from fieldfit.data.alignment_record import AlignmentRecord
@@ -210,7 +217,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             theta=model.check_theta(arrays["theta"]),
             free=_by_parameter(path, arrays, "free", r, np.bool_),
             penalty=_read_penalties(path, arrays, r),
-            size=checked_record(SampleSize, header["size"]),
+            size=checked_size(header["size"]),
             convergence=replace(
                 checked_record(Convergence, header["convergence"] | {"history": ()}),
                 history=checked_history(arrays["history"]),
@@ -266,7 +273,7 @@ def _read_alignment(header: Plain, arrays: Arrays, model: Model) -> AlignmentRec
     if header["alignment"] is None:
         return None
     record = checked_record(AlignmentRecord, header["alignment"] | {"positions": arrays.get("positions")})
-    record.check(model.as_field("An alignment").names, checked_record(SampleSize, header["size"]).n)
+    record.check(model.as_field("An alignment").names, checked_size(header["size"]).n)
     return record
 
 
