@@ -9,7 +9,7 @@ import fieldfit as ff
 from fieldfit.chains import ColumnEncoder, parse_columns, parse_templates
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim import Progress
-from fieldfit.types import FileFormatError
+from fieldfit.types import DataError, FileFormatError, ModelError
 
 TEXT = "the DT B\ndog NN I\n\nit PR B\nruns VB O\n"
 
@@ -98,3 +98,24 @@ def test_the_chart_of_a_history_of_any_norms(tmp_path, norms):
     fit = replace(fit, convergence=replace(fit.convergence, history=history))
     fit.to_html(tmp_path / "page.html")
     assert "inf" not in (tmp_path / "page.html").read_text().partition("largest entry of the gradient")[2][:1000]
+
+
+def test_texts_of_a_model_that_are_not_unicode(saved):
+    with pytest.raises(FileFormatError, match="surrogates not allowed"):
+        saved(lambda header, _: header["model"].update(names=["a", "b", "c", "\ud800"]))
+
+
+def test_names_and_states_that_are_not_unicode():
+    """Tables of estimates could not hold them."""
+    with pytest.raises(ModelError, match=r"'\\ud800' has a lone surrogate"):
+        ff.BoltzmannMachine(2, names=["a", "\ud800"])
+    with pytest.raises(ModelError, match="text with a lone surrogate"):
+        ff.Potts(2, 2, states=("a", "\udfff"))
+    with pytest.raises(DataError, match="text with a lone surrogate"):
+        ff.fit(ff.Potts(2, 2), np.array([["\ud800", "b"], ["b", "b"]], dtype=object), "PL1")
+
+
+def test_a_page_shows_a_command_whose_bytes_are_not_utf8(tmp_path):
+    fit = ff.fit(ff.BoltzmannMachine(2), [[0, 1], [1, 0], [1, 1], [0, 0]], "PL1")
+    replace(fit, command="fieldfit fit boltzmann caf\udce9.csv").to_html(tmp_path / "page.html")
+    assert r"caf\udce9.csv" in (tmp_path / "page.html").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pkgutil
 from dataclasses import asdict, replace
@@ -254,6 +255,7 @@ def _read_model(path: str | os.PathLike[str], header: Plain, arrays: Arrays) -> 
     names = header["model"].get("names")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise FileFormatError(f"{path} has names of variables that are not text. Save the fit again.")
+    json.dumps(header["model"], ensure_ascii=False).encode()  # ValueError for text with lone surrogates
     model = models[kind].from_specification(header["model"], _part(arrays, "model_"))
     if header["encoder"] is None:
         return model, None
