@@ -134,8 +134,9 @@ def has_entries(value: object) -> TypeGuard[Iterable[Any]]:
 
 def is_masked(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
     """Whether a value is a masked array, or its constant ``np.ma.masked``. Does not load `numpy.ma` (17 ms)."""
-    loaded = sys.modules.get("numpy.ma")
-    return loaded is not None and isinstance(value, loaded.MaskedArray)
+    # While another thread imports numpy.ma, it has no such class yet, and no value is of the class.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return masked is not None and isinstance(value, masked)
 
 
 def unmasked(value: object, name: str, error: type[FieldfitError] = DataError) -> None:

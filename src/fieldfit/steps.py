@@ -124,12 +124,17 @@ def find_display() -> Display | None:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if type(shell).__name__ == "ZMQInteractiveShell":
         return NotebookBar()
-    return TerminalLine() if _wanted or sys.stderr.isatty() else None
+    return TerminalLine() if _wanted or stderr_is_terminal() else None
+
+
+def stderr_is_terminal() -> bool:
+    """Whether a person sees stderr at once; it is None in a process that was started without one (``2>&-``)."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _on_terminal() -> bool:
     """Whether progress is shown on a terminal."""
-    return _wanted is not False and sys.stderr.isatty() and "ipykernel" not in sys.modules
+    return _wanted is not False and stderr_is_terminal() and "ipykernel" not in sys.modules
 
 
 class Forecast:

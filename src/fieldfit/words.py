@@ -13,3 +13,8 @@ def counted(count: int, plural: str) -> str:
 def sentence(text: str) -> str:
     """The text with a capital letter at its start."""
     return text[:1].upper() + text[1:]
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Whether a text has a half of a surrogate pair: it is no character, and files and tables cannot hold it."""
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

@@ -4,6 +4,8 @@
 # mypy: disable-error-code="arg-type"
 
 import re
+import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import fieldfit as ff
 from fieldfit import sweep as ff_sweep
 from fieldfit import types as ff_types
 from fieldfit.api.estimate_table import EstimateTable
+from fieldfit.arguments import is_masked, numbers_of
 from fieldfit.types import FieldfitError, FieldfitWarning, ModelError
 
 MODEL = ff.BoltzmannMachine(3)
@@ -265,3 +268,10 @@ def test_variances_that_rounding_hides_are_said_to_be_not_identified():
     assert np.isnan(np.diag(theory.covariance)).all()
     assert "3 not identified" in repr(theory)
     assert "not identified (NaN): 3 of 3 parameters" in str(theory)
+
+
+def test_numbers_are_taken_while_another_thread_imports_numpy_ma(monkeypatch):
+    """The module is there before its class."""
+    monkeypatch.setitem(sys.modules, "numpy.ma", ModuleType("numpy.ma"))
+    assert not is_masked(np.ones(3))
+    np.testing.assert_array_equal(numbers_of([1, 2], "θ"), [1.0, 2.0])

@@ -228,3 +228,10 @@ def test_composite_divergence_is_not_negative_and_zero_only_at_the_truth(seed, w
     assert divergence(other) > 1e-6
     assert divergence(theta) == 0.0
     assert divergence(theta + 1e-3 * (other - theta)) > 0.0
+
+
+def test_a_variable_in_no_factor():
+    theta = np.array([0.3, -0.2, 0.5, 0.1])
+    alone, beside = (ff.MarkovRandomField([2] * m, [ff.Factor((0, 1))]) for m in (2, 3))
+    expected, found = (ff.theory(model, theta, "PL1") for model in (alone, beside))
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-10)

@@ -5,6 +5,7 @@ for each command.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -66,7 +67,10 @@ def inside(tmp_path, votes):
         ran = subprocess.run(
             [unshare, "-rm", sys.executable, "-c", PREAMBLE + textwrap.dedent(program), str(disk), str(votes)],
             capture_output=True, text=True, check=False, cwd=tmp_path,
-            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "TMPDIR": str(tmp_path / "other"), "COLUMNS": "200"},
+            env={
+                "PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "TMPDIR": str(tmp_path / "other"), "COLUMNS": "200",
+                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            },
         )  # fmt: skip
         assert ran.returncode == 0, ran.stderr
         return [json.loads(line) for line in ran.stdout.splitlines()]
@@ -181,3 +185,26 @@ def test_shards(inside, votes):
         assert full["files"] == []
     assert again["code"] == 0
     assert "4,000 samples of 4 columns in 4 shards" in again["out"]
+
+
+def test_folders_of_tables(inside, tmp_path):
+    """The error names the file, and no part of it is left."""
+    rows = np.random.default_rng(0).integers(0, 2, (60, 4))
+    (tmp_path / "family.fasta").write_text(
+        "".join(f">{k}\n{''.join('AC'[v] for v in row)}\n" for k, row in enumerate(rows))
+    )
+    network, contacts, again = inside("""
+        (disk / "network").mkdir()
+        (disk / "contacts").mkdir()
+        fill()
+        run("network", data, "--out", disk / "network")
+        run("contacts", "family.fasta", "--penalty", "1", "--out", disk / "contacts")
+        empty()
+        run("network", data, "--out", disk / "network")
+    """)
+    for full, name in ((network, "network/edges.csv"), (contacts, "contacts/contacts.csv")):
+        assert full["code"] == 2
+        assert f"{name} was not written because the disk is full" in full["err"]
+        assert not [file for file in full["files"] if file.endswith(".csv")]
+    assert again["code"] == 0
+    assert {"edges.csv", "nodes.csv", "summary.txt"} <= set(again["files"])

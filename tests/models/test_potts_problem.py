@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.data.memory import memory_limit
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.memory import memory_limit
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
 from fieldfit.policies import Policy
@@ -320,7 +320,7 @@ def test_a_fit_in_single_precision_has_nearly_the_same_parameters() -> None:
 
 
 def test_what_does_not_fit_is_refused_before_any_array_of_parameters_is_made(monkeypatch):
-    monkeypatch.setattr("fieldfit.models.memory.os.sysconf", lambda name: 1024)
+    monkeypatch.setattr("fieldfit.data.memory.os.sysconf", lambda name: 1024)
     monkeypatch.setattr("fieldfit.api.estimation.Penalties.of", lambda *given: pytest.fail("an array as long as θ"))
     with pytest.raises(
         DataError, match=r"need [\d,]+ bytes for one evaluation, and there are 1,048,576 bytes of memory"
@@ -333,7 +333,7 @@ def test_limits_of_the_process_and_of_its_container_count(monkeypatch, tmp_path)
     monkeypatch.setattr(limits, "getrlimit", lambda which: (2_000_000, limits.RLIM_INFINITY))
     assert memory_limit() == 2_000_000
     of_container = tmp_path / "memory.max"
-    monkeypatch.setattr("fieldfit.models.memory._CONTAINER_LIMITS", (of_container, tmp_path / "absent"))
+    monkeypatch.setattr("fieldfit.data.memory._CONTAINER_LIMITS", (of_container, tmp_path / "absent"))
     for text, limit in (("1500000\n", 1_500_000), ("max\n", 2_000_000)):
         of_container.write_text(text)
         assert memory_limit() == limit

@@ -3,6 +3,7 @@
 import html
 import itertools
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -310,3 +311,13 @@ def test_the_page_of_a_plan_names_its_penalty_seed_and_command():
     page = plan_page(ff.plan(model, x, flops=1e7, sigma2={"x0:x1": 2.0}), "fieldfit plan").text()
     assert "flops=1e+07, sigma2=sigma2)" in page
     assert "<code>fieldfit plan</code>" in page
+
+
+def test_a_plan_is_pickled_with_its_survey_and_its_samples():
+    model = ff.BoltzmannMachine(3)
+    x = model.sample([1.0, -1.0, 0.5], 500, random_state=0).values
+    plan = ff.plan(model, x, flops=1e7, sigma2=1.0, policies=["PL1", "PL1 >> optimal", "PL1 >> FL", "FL"])
+    loaded = pickle.loads(pickle.dumps(plan))
+    assert str(loaded) == str(plan)
+    assert loaded.within(efficiency=1.1).best == plan.within(efficiency=1.1).best
+    np.testing.assert_array_equal(loaded.fit().theta, plan.fit().theta)

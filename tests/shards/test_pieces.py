@@ -23,7 +23,7 @@ from fieldfit.refinement.stages.simulated import Simulated
 from fieldfit.shards.backend import LocalBackend
 from fieldfit.shards.folder import INDEX, open_folder, write_folder
 from fieldfit.shards.making import TextTable, make_shards
-from fieldfit.shards.pieces import TableFiles
+from fieldfit.shards.pieces import FilePiece, TableFiles
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.shards.sharded_dataset import ShardedDataset
@@ -139,6 +139,31 @@ def test_large_integers_beside_missing_values_in_parquet_files(tmp_path):
     whole = ff.fit(model, frame, "FL", sigma2=1.0, tol=1e-9)
     pieces = ff.fit(model, str(tmp_path / "*.parquet"), "FL", sigma2=1.0, tol=1e-9)
     np.testing.assert_allclose(pieces.theta, whole.theta, atol=1e-6)
+
+
+def test_parquet_files_that_do_not_fit_into_memory(tmp_path, monkeypatch):
+    """A few kilobytes may have millions of equal rows: what they take is known before they are read."""
+    zeros = np.zeros(100_000, dtype=np.int64)
+    columns = {"a": zeros, "b": zeros.astype(bool), "c": pyarrow.array(zeros.astype(str)).dictionary_encode()}
+    types = {"d": pyarrow.nulls(100_000), "e": pyarrow.array([[0]] * 100_000), "f": zeros.astype(str)}
+    pyarrow.parquet.write_table(pyarrow.table({"a": zeros, "b": zeros}), tmp_path / "two.parquet")
+    pyarrow.parquet.write_table(pyarrow.table(columns | types), tmp_path / "six.parquet")
+    monkeypatch.setattr("fieldfit.data.memory.memory_limit", lambda: 2_000_000)
+    said = "two.parquet has 100,000 rows of 2 columns. Reading them takes at least 3,200,000 bytes, and there are 2,000,000"
+    with pytest.raises(DataError, match=f"{said} bytes of memory.*several files"):
+        ff.fit(ff.BoltzmannMachine(2), tmp_path / "two.parquet", "PL1")
+    with pytest.raises(DataError, match="100,000 rows of 6 columns"):
+        ff.fit(ff.BoltzmannMachine(6), tmp_path / "six.parquet", "PL1")
+
+
+def test_a_part_for_which_there_is_no_memory_is_named(tmp_path, monkeypatch):
+    def fail(self):
+        raise MemoryError
+
+    (tmp_path / "0.csv").write_text("a,b\n0,1\n")
+    monkeypatch.setattr(FilePiece, "load", fail)
+    with pytest.raises(DataError, match=r"not enough memory to read part 1 of the data \(.*0\.csv\)"):
+        ff.fit(ff.BoltzmannMachine(2), [str(tmp_path / "0.csv")], "PL1")
 
 
 def test_parquet_files(frame, whole, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pkgutil
 from dataclasses import asdict, replace
@@ -13,8 +14,15 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.refinement import read_refinement
 from fieldfit.api.result import Fit
-from fieldfit.api.saved_fields import checked_history, checked_matrix, checked_record, checked_seed, checked_text
-from fieldfit.api.state import Convergence, SampleSize, Saved
+from fieldfit.api.saved_fields import (
+    checked_history,
+    checked_matrix,
+    checked_record,
+    checked_seed,
+    checked_size,
+    checked_text,
+)
+from fieldfit.api.state import Convergence, Saved
 from fieldfit.asymptotics import Moments
 from fieldfit.asymptotics.debiased import PenalisedStart
 from fieldfit.data.alignment_record import AlignmentRecord
@@ -210,7 +218,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             theta=model.check_theta(arrays["theta"]),
             free=_by_parameter(path, arrays, "free", r, np.bool_),
             penalty=_read_penalties(path, arrays, r),
-            size=checked_record(SampleSize, header["size"]),
+            size=checked_size(header["size"]),
             convergence=replace(
                 checked_record(Convergence, header["convergence"] | {"history": ()}),
                 history=checked_history(arrays["history"]),
@@ -247,6 +255,7 @@ def _read_model(path: str | os.PathLike[str], header: Plain, arrays: Arrays) -> 
     names = header["model"].get("names")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise FileFormatError(f"{path} has names of variables that are not text. Save the fit again.")
+    json.dumps(header["model"], ensure_ascii=False).encode()  # ValueError for text with lone surrogates
     model = models[kind].from_specification(header["model"], _part(arrays, "model_"))
     if header["encoder"] is None:
         return model, None
@@ -266,7 +275,7 @@ def _read_alignment(header: Plain, arrays: Arrays, model: Model) -> AlignmentRec
     if header["alignment"] is None:
         return None
     record = checked_record(AlignmentRecord, header["alignment"] | {"positions": arrays.get("positions")})
-    record.check(model.as_field("An alignment").names, checked_record(SampleSize, header["size"]).n)
+    record.check(model.as_field("An alignment").names, checked_size(header["size"]).n)
     return record
 
 

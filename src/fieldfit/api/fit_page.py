@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -253,10 +255,11 @@ def _add_convergence(page: Page, fit: Fit) -> None:
     page.paragraph(
         f"{sentence(fit.message)}. {counted(fit.iterations, 'iterations')}, {counted(fit.evaluations, 'evaluations')}."
     )
-    steps = [step for step in fit.convergence.history if step.gradient_norm > 0]
-    if len(steps) > 1:
-        norms = [step.gradient_norm / fit.objective_scale for step in steps]
-        chart = convergence_chart([step.iteration for step in steps], norms)
+    scale = max(fit.objective_scale, sys.float_info.min)
+    norms = [(step.iteration, step.gradient_norm / scale) for step in fit.convergence.history]
+    shown = [(iteration, norm) for iteration, norm in norms if 0 < norm < math.inf]
+    if len(shown) > 1:
+        chart = convergence_chart(*zip(*shown, strict=True))
         page.chart(
             chart, "The largest entry of the gradient for each sample, at each iteration of the last optimisation."
         )

@@ -33,7 +33,7 @@ from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.shard import Given, Shard, Shared
 from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.steps import forecast
-from fieldfit.types import DataError, IntArray, PolicyError, WidthError
+from fieldfit.types import DataError, FloatArray, IntArray, PolicyError, WidthError
 
 #: Most samples of a shard from which its work is counted, and number of empty questions that are timed.
 _MOST_COUNTED_SAMPLES, _TIMED_QUESTIONS = 20_000, 3
@@ -166,10 +166,15 @@ def plan(
                 reading=reading + seconds,
                 fitted=fitted,
                 shards=None if place is None else priced_shards(dataset, place),
-                drift=lambda theta: drift_of(model, dataset, theta, dataset.total_weight, random_state),
+                drift=partial(_drift, model, dataset, random_state),
             ),
             calibration(fit),  # once for a machine: not a part of the budget
         )
+
+
+def _drift(model: Model, dataset: Dataset, random_state: int, theta: FloatArray) -> str:
+    """How samples of the field drift away from the data, as a clause."""
+    return drift_of(model, dataset, theta, dataset.total_weight, random_state)
 
 
 def rows_too_wide(model: Model, dataset: Dataset) -> IntArray:

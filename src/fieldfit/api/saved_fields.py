@@ -8,6 +8,7 @@ from typing import TypeVar, get_args, get_type_hints
 
 import numpy as np
 
+from fieldfit.api.state import SampleSize
 from fieldfit.optim import Progress
 from fieldfit.types import Array, FloatArray
 
@@ -69,12 +70,23 @@ def checked_seed(value: object) -> int:
     return value
 
 
+def checked_size(values: object) -> SampleSize:
+    """Check the numbers of samples, which are 0 for weights of another library; raises ValueError."""
+    size = checked_record(SampleSize, values)
+    counted = 0 < size.total < np.inf if size.n else size.total == 0
+    if not (counted and 0 < size.unit_weight < np.inf):
+        raise ValueError(f"the fit has {size.n} samples of size {size.total} and unit weight {size.unit_weight}")
+    return size
+
+
 def checked_history(array: Array) -> tuple[Progress, ...]:
     """Read the iterations of a fit from lines (iteration, value, gradient norm, seconds); raises ValueError."""
     if array.ndim != 2 or array.shape[1] != 4 or array.dtype != np.float64:
         raise ValueError("the history has other than four numbers a line")
     if not np.isfinite(array[:, 0]).all():
         raise ValueError("the history has an iteration without a number")
+    if (array[:, 2] < 0).any():
+        raise ValueError("the history has a negative norm of the gradient")
     return tuple(Progress(int(k), value, norm, seconds) for k, value, norm, seconds in array.tolist())
 
 

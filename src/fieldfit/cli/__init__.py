@@ -38,6 +38,18 @@ class _held_interrupts:  # noqa: N801, a block
             raise KeyboardInterrupt
 
 
+def _open_closed_streams() -> None:
+    """Open closed streams (as after ``>&-``) on the null device; else the next file would get the number of one."""
+    import os
+    import sys
+
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, "w" if number else "r", encoding="utf-8")  # noqa: SIM115, until the process ends
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and give its exit code: 0, 2 for an error that was reported in a sentence, 130 for Ctrl-C.
 
@@ -45,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     import sys
 
+    _open_closed_streams()
     interrupts = None
     try:
         with _held_interrupts():

@@ -67,6 +67,12 @@ def atomic_writer(path: str | os.PathLike[str], part_of: str | os.PathLike[str] 
                 os.unlink(temporary)
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file in UTF-8; either the whole file is in place afterwards, or the old one is untouched."""
+    with atomic_writer(path) as file:
+        file.write(text.encode())
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Refuse a file that `atomic_writer` could not write, before any work is done for it."""
     target = os.path.realpath(file_path(path))

@@ -485,16 +485,20 @@ class ColumnEncoder:
         ]
         groups = group_templates(spec.states), group_templates(spec.pairs)
         blocks = [Block(group, space) for group, space in zip([*groups[0], *groups[1]], spaces, strict=True)]
+        vocabularies = {
+            (column, derivation): tuple(unpack_text(arrays, f"vocabulary{number}"))
+            for number, (column, derivation) in enumerate(about["sources"])
+        }
+        for block in blocks:
+            sizes = [len(vocabularies[cell.column, cell.derivation]) for cell in block.templates[0].cells]
+            block.space.check([size + 2 * spec.reach for size in sizes] or [1])
         return cls(
             spec=spec,
             labels=Alphabet(unpack_text(arrays, "labels")),
             n_columns=about["n_columns"],
             label_column=about["label_column"],
             stop_words=tuple(unpack_text(arrays, "stop_words")),
-            vocabularies={
-                (column, derivation): tuple(unpack_text(arrays, f"vocabulary{number}"))
-                for number, (column, derivation) in enumerate(about["sources"])
-            },
+            vocabularies=vocabularies,
             state_blocks=tuple(blocks[: len(groups[0])]),
             pair_blocks=tuple(blocks[len(groups[0]) :]),
         )

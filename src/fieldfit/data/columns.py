@@ -182,7 +182,8 @@ def read_columns(
     >>> text.n_tokens, text.n_columns
     (3, 3)
     """
-    return _parse(read_text(path, encoding), str(path), separator, comment)
+    advice = "Divide it with `fieldfit shard FILE --sentences N --out FOLDER`, and give the folder as the data."
+    return _parse(read_text(path, encoding, too_large=advice), str(path), separator, comment)
 
 
 def parse_columns(

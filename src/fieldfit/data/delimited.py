@@ -32,7 +32,8 @@ class DelimitedText:
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> DelimitedText:
         """A whole file."""
-        shown, text = os.fspath(path), read_text(path)
+        advice = "Divide it with `fieldfit shard FILE --out FOLDER`, and give the folder as the data."
+        shown, text = os.fspath(path), read_text(path, too_large=advice)
         return cls(text, shown, delimiter_of(shown, text))
 
 

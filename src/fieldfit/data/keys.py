@@ -32,6 +32,20 @@ class KeySpace:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def check(self, radices: Sequence[int]) -> None:
+        """Raise ValueError if the keys, perhaps from a file, are not those of tuples with these radices."""
+        if list(self.radices) != list(radices):
+            raise ValueError(f"a template has the radices {list(self.radices)!r:.60}, not {list(radices)!r:.60}")
+        if not set(self.ranks) <= set(range(1, len(radices))):
+            raise ValueError(f"a template of {len(radices)} values has ranks at {sorted(self.ranks)!r:.60}")
+        limit = radices[0]
+        for position in range(1, len(radices)):
+            if position in self.ranks:
+                _check_ascending(self.ranks[position], limit)
+                limit = len(self.ranks[position])
+            limit *= radices[position]
+        _check_ascending(self.keys, limit)
+
     def decode(self, codes: IntArray) -> list[IntArray]:
         """The parts of the tuples with these codes, position by position."""
         keys = self.keys[codes]
@@ -43,6 +57,14 @@ class KeySpace:
                 keys = self.ranks[position][keys]
         parts.append(keys)
         return parts[::-1]
+
+
+def _check_ascending(keys: IntArray, limit: int) -> None:
+    """Raise ValueError if these are not different integers from 0 to ``limit`` - 1 in ascending order."""
+    if keys.dtype != np.int64 or keys.ndim != 1:
+        raise ValueError(f"the keys of a template are {keys.dtype} of shape {keys.shape}, not a list of int64")
+    if len(keys) and not (keys[0] >= 0 and keys[-1] < limit and (keys[1:] > keys[:-1]).all()):
+        raise ValueError(f"the keys of a template are not ascending integers from 0 to {limit - 1}")
 
 
 def learn_keys(

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fieldfit.types import DataError, Int32Array
+from fieldfit.words import has_lone_surrogate
 
 MISSING_TEXT = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "<NA>"})
 MAX_INFERRED_STATES = 1000
@@ -74,6 +75,8 @@ def label_of(value: object) -> Label | None:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
+        if has_lone_surrogate(value):
+            raise ValueError("a text with a lone surrogate, which is not a character")
         return str(value).strip()
     if isinstance(value, bool | np.bool_):
         return bool(value)

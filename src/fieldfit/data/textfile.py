@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import IO, cast
 
 from fieldfit.arguments import file_path
+from fieldfit.data.memory import beyond_memory
 from fieldfit.types import DataError, FileAccessError, FileFormatError
 from fieldfit.words import counted
 
@@ -36,14 +37,29 @@ _FORMATS = {
 MAX_LINE_BYTES = 64 * 2**20
 
 
-def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+def read_bytes(path: str | os.PathLike[str], too_large: str = "Give a smaller file.") -> bytes:
+    """A whole file or what comes through a pipe; OSError where there is none.
+
+    FileAccessError for a device, and for a file that does not fit into memory; ``too_large`` says what to do then.
+    """
+    shown = file_path(path)
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISCHR(status.st_mode) and not file.isatty():
+            raise FileAccessError(f"{shown} is a device, which may have no end. Give a file.")
+        # The content is there twice: as it is in the file, and as text or numbers.
+        if stat.S_ISREG(status.st_mode) and (needed := beyond_memory(2 * status.st_size)):
+            raise FileAccessError(f"{shown} has {status.st_size:,} bytes. Reading it takes {needed}. {too_large}")
+        return file.read()
+
+
+def read_text(
+    path: str | os.PathLike[str], encoding: str = "utf-8", *, too_large: str = "Give a smaller file."
+) -> str:
     """The file as text without its byte order mark. Gzip is recognised by its first bytes, not by name."""
     shown = file_path(path)
     try:
-        with open(path, "rb") as file:
-            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():
-                raise FileAccessError(f"{shown} is a device, which may have no end. Give a file.")
-            data = file.read()
+        data = read_bytes(path, too_large)
     except FileAccessError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte

@@ -16,6 +16,7 @@ import numpy as np
 
 from fieldfit.arguments import count_of, is_complex, sequence_of, truth_value
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.memory import memory_limit
 from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
@@ -30,7 +31,6 @@ from fieldfit.models.graphs import (
     networkx_edges,
     pairwise_scopes,
 )
-from fieldfit.models.memory import memory_limit
 from fieldfit.models.pairwise import PairwiseProblem, pairwise_supports
 from fieldfit.models.pairwise_missing import MissingPairwiseProblem, sums_states
 from fieldfit.models.pairwise_parameters import PairwiseParameters

@@ -38,6 +38,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, ModelError
+from fieldfit.words import has_lone_surrogate
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -49,6 +50,9 @@ def _checked_labels(labels: Sequence[object]) -> tuple[object, ...]:
         isinstance(label, str | bool | int | float | np.generic) for label in labels
     ):
         raise ModelError(f"The states of a variable are numbers or texts; got {labels!r:.80}.")
+    for label in labels:
+        if isinstance(label, str) and has_lone_surrogate(label):
+            raise ModelError(f"The state {label!r:.80} is a text with a lone surrogate, which is not a character.")
     return tuple(labels)
 
 
@@ -59,6 +63,11 @@ def checked_names(names: object, m: int) -> tuple[str, ...]:
     checked = tuple(map(str, names))
     if len(checked) != m or len(set(checked)) != m:
         raise ModelError(f"The {m} variables need {m} different names; got {list(checked)}.")
+    for name in checked:
+        if has_lone_surrogate(name):
+            raise ModelError(
+                f"The name {name!r:.80} has a lone surrogate, which is not a character. Give another name."
+            )
     return checked
 
 

@@ -388,8 +388,9 @@ class FieldProblem(Problem):
         for place, program in enumerate(self.programs.programs):
             of_program = needed[program_of == place] - config_ptr[place]
             n_factors = len(program.factors)
-            size = int(config_ptr[place + 1] - config_ptr[place]) * n_factors
-            block = self.configurations.bases[base_start : base_start + size].reshape(-1, n_factors)[of_program]
+            count = int(config_ptr[place + 1] - config_ptr[place])
+            size = count * n_factors  # 0 for a variable in no factor
+            block = self.configurations.bases[base_start : base_start + size].reshape(count, n_factors)[of_program]
             base_start += size
             counts.append(len(of_program))
             bases.append(block.ravel())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.arguments import count_of
-from fieldfit.models.memory import memory_limit
+from fieldfit.data.memory import memory_limit
 from fieldfit.types import IntArray, ModelError
 
 if TYPE_CHECKING:

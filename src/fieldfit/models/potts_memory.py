@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fieldfit.models.memory import memory_limit
+from fieldfit.data.memory import memory_limit
 from fieldfit.models.potts_tables import PottsTables
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError

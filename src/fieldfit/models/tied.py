@@ -30,6 +30,7 @@ from fieldfit.inference.ragged import Ragged
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges
+from fieldfit.models.memory import LARGEST_NUMBER
 from fieldfit.models.problem import Problem
 from fieldfit.models.state_problem import StateProblem, state_supports
 from fieldfit.models.sum_problem import compile_by
@@ -466,7 +467,10 @@ class TiedField(FieldModel):
         model = cls(
             header["m"], groups, header["states"], names=header["names"], largest_table=header["largest_table"]
         )
-        model._order({name: number for number, name in enumerate(header["order"])})
+        order = {name: number for number, name in enumerate(header["order"])}
+        if len(order) != len(header["order"]) or not all(isinstance(name, str) for name in order):
+            raise ModelError("The order of the parameters has a name twice, or one that is not text.")
+        model._order(order)
         return model
 
 
@@ -504,6 +508,10 @@ def _checked(group: Cliques, q: int) -> Cliques:
         )
     if not (np.isfinite(features).all() and np.isfinite(covariates).all()):
         raise ModelError(f"{title} have a feature or covariate that is not finite. Drop or impute missing ones.")
+    if float(np.abs(features).max(initial=0.0)) * float(np.abs(covariates).max(initial=0.0)) > LARGEST_NUMBER:
+        raise ModelError(
+            f"{title} have a feature times a covariate beyond ±{LARGEST_NUMBER:g}. Give smaller numbers."
+        )
     if len(names) != features.shape[-1] * covariates.shape[1]:
         raise ModelError(
             f"{title} have {features.shape[-1]} functions and {covariates.shape[1]} covariates but {len(names)} names "

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from fieldfit.arguments import file_path, instance_of
 from fieldfit.data.atomic import atomic_writer
+from fieldfit.data.textfile import read_bytes
 from fieldfit.types import FileAccessError, FileFormatError, FloatArray, IntArray
 
 
@@ -147,7 +147,9 @@ def read_plmc(path: str | os.PathLike[str]) -> PlmcParameters:
     """
     shown = file_path(path)
     try:
-        data = Path(shown).read_bytes()
+        data = read_bytes(shown)
+    except FileAccessError:
+        raise
     except OSError as error:
         raise FileAccessError(f"{shown} cannot be opened: {error.strerror}. Check the path.") from error
     wrong = FileFormatError(f"{shown} is not a parameter file of plmc, or it is truncated.")

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -307,7 +307,7 @@ class NodeConditions(Conditions):
 
     def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
-        return lambda theta: self._sums(codes, theta, weight, mask)
+        return partial(self._sums, codes, weight=weight, mask=mask)
 
     def summed_by(self, problem: Problem, weight: FloatArray | None = None) -> Sums | None:
         """The same from the products of residuals and states that PL1 of a dense binary field computes; else None."""

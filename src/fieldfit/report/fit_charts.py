@@ -195,7 +195,7 @@ def add_influence(page: Page, lines: Sequence[tuple[str, float, str, float]], me
 
 def convergence_chart(iterations: Sequence[float], norms: Sequence[float]) -> str:
     """The norm of the gradient against iterations, on a log scale."""
-    shown = [(k, norm) for k, norm in zip(iterations, norms, strict=True) if norm > 0]
+    shown = [(k, min(max(norm, 1e-300), 1e300)) for k, norm in zip(iterations, norms, strict=True)]
     low, high = min(norm for _, norm in shown), max(norm for _, norm in shown)
     last = max(k for k, _ in shown)
     chart = Chart.of((0, max(last, 1)), (low / 1.5, high * 1.5), log=(False, True), size=(640, 300))

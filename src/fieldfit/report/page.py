@@ -250,7 +250,7 @@ class Page:
         True
         """
         with atomic_writer(path) as file:
-            file.write(self.text().encode())
+            file.write(self.text().encode(errors="backslashreplace"))  # a command may have bytes that are not UTF-8
 
     def text(self) -> str:
         """Return the whole page as HTML.

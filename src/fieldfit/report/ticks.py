@@ -37,7 +37,7 @@ def plain_ticks(axis: Axis) -> None:
 
 def log_places(low: float, high: float) -> list[float]:
     """Round numbers between two positive ones, for the ticks of a logarithmic axis."""
-    decades = math.log10(high / low)
+    decades = math.log10(high) - math.log10(low)
     if decades <= _FINE:
         places = _even_places(low, high)
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.memory import beyond_memory
 from fieldfit.data.rawtable import exact_frame
 from fieldfit.data.regular import checked_file
 from fieldfit.data.samples import Table
@@ -21,6 +22,8 @@ from fieldfit.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyarrow import DataType
+    from pyarrow.parquet import ParquetFile
 
 _PARQUET = (".parquet", ".pq")
 
@@ -63,11 +66,33 @@ def _parquet(path: str, *, rows: bool = True) -> pd.DataFrame:
             columns: pd.DataFrame = read_schema(path).empty_table().to_pandas()
             return columns
         with ParquetFile(path) as file:
+            _refuse_large(path, file)
             return exact_frame(file.read().to_pandas)
     except ImportError as error:
         raise DataError("Parquet files need pyarrow. Install it with: pip install pyarrow") from error
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as a Parquet file ({error}).") from error
+
+
+def _refuse_large(path: str, file: ParquetFile) -> None:
+    """Refuse a file whose rows do not fit into memory: some kilobytes of it may have millions of equal rows."""
+    rows, schema = file.metadata.num_rows, file.schema_arrow
+    # The values are there twice, as they are read and as a data frame; texts take an address at least.
+    if needed := beyond_memory(2 * rows * sum(map(_bytes_of_value, schema.types))):
+        raise DataError(
+            f"{path} has {rows:,} rows of {counted(len(schema.types), 'columns')}. Reading them takes {needed}. "
+            "Divide the rows into several files, and give a pattern for them, such as 'part-*.parquet'."
+        )
+
+
+def _bytes_of_value(kind: DataType) -> int:
+    """The bytes of a value of this type, at least."""
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:  # its values have different lengths
+        return 8
 
 
 @dataclass(frozen=True)
@@ -134,6 +159,10 @@ class PieceSource:
         """The samples; errors say which piece they are about."""
         try:
             return self.reading.samples(self.piece.load())
+        except MemoryError as error:
+            raise DataError(
+                f"There is not enough memory to read {self.name}. Divide the data into more parts."
+            ) from error
         except DataError as error:
             if self.piece.path and self.piece.path in str(error):
                 raise

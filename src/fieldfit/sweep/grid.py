@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from fieldfit.arguments import file_path
+from fieldfit.data.textfile import read_bytes
 from fieldfit.sweep.experiment import Experiment, find_experiment, takes_start
 from fieldfit.types import FileAccessError, Plain, SweepError
 
@@ -307,7 +308,9 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     """
     file = Path(file_path(path))
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_bytes(file).decode("utf-8"))
+    except FileAccessError:
+        raise
     except FileNotFoundError:
         raise FileAccessError(f"There is no sweep file {file}. Check the path.") from None
     except OSError as error:

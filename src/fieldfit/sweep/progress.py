@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Protocol
 
+from fieldfit.steps import stderr_is_terminal
 from fieldfit.sweep.store import Counts
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -120,7 +121,7 @@ def choose_display(name: str, progress: bool | str) -> SweepDisplay:
     """``False``: silent; ``"lines"``: plain lines; ``True``: a bar on a terminal with rich, else lines."""
     if progress is False:
         return Silent()
-    if progress is True and sys.stderr.isatty():
+    if progress is True and stderr_is_terminal():
         try:
             return Bar(name)
         except ImportError:

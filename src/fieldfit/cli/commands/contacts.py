@@ -94,6 +94,7 @@ def contacts(
     from fieldfit.cli.invocation import signed
     from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json, print_table
     from fieldfit.cli.progress import shown_progress
+    from fieldfit.data.atomic import write_text
     from fieldfit.report.figures import make_folder, save_figure
     from fieldfit.report.table import PlainTable
 
@@ -126,10 +127,10 @@ def contacts(
     with collected_warnings():
         strongest = fitted.strongest_couplings(couplings, separation=separation) if couplings else None
     if folder is not None:
-        table.to_csv(folder / "contacts.csv", index=False)
+        write_text(folder / "contacts.csv", table.to_csv(index=False))
         if strongest is not None:
-            strongest.to_csv(folder / "couplings.csv", index=False)
-        fitted.mutations().to_csv(folder / "mutations.csv", index=False)
+            write_text(folder / "couplings.csv", strongest.to_csv(index=False))
+        write_text(folder / "mutations.csv", fitted.mutations().to_csv(index=False))
         fitted.to_plmc(folder / "parameters.plmc")
         signed(fitted.fit).save(folder / "model.ff")
         drawing = fitted.plot_contacts(known, closest=closest, separation=separation)

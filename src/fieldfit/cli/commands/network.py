@@ -189,6 +189,7 @@ def write_files(
     import pandas
 
     from fieldfit import networks
+    from fieldfit.data.atomic import write_text
     from fieldfit.report.figures import save_figure
 
     edges, nodes = [], []
@@ -199,10 +200,10 @@ def write_files(
         group = {} if column is None else {column: label}
         edges.append(tables[0].assign(**group))
         nodes.append(tables[1].assign(**group))
-    pandas.concat(edges).to_csv(folder / "edges.csv", index=False)
-    pandas.concat(nodes).to_csv(folder / "nodes.csv", index=False)
+    write_text(folder / "edges.csv", pandas.concat(edges).to_csv(index=False))
+    write_text(folder / "nodes.csv", pandas.concat(nodes).to_csv(index=False))
     if comparison is not None:
-        comparison.edges().to_csv(folder / "comparison.csv", index=False)
+        write_text(folder / "comparison.csv", comparison.edges().to_csv(index=False))
     titles = {label: label if by is None else f"{by} = {label}" for label in analyses}
     drawing = networks.draw(
         {titles[label]: analysis.network for label, analysis in analyses.items()},
@@ -211,7 +212,7 @@ def write_files(
         seed=seed,
     )
     save_figure(drawing, folder, "network")
-    (folder / "summary.txt").write_text(summary + "\n", encoding="utf-8")
+    write_text(folder / "summary.txt", summary + "\n")
 
 
 def print_edges(analysis: Analysis, title: str, rows: int) -> None:
