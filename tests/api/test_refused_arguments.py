@@ -16,7 +16,7 @@ from fieldfit import chains, networks, proteins, sweep
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.table import read_table
 from fieldfit.data.uai import read_uai
-from fieldfit.types import FieldfitError, FileAccessError, FileFormatError
+from fieldfit.types import FieldfitError, FileAccessError, FileFormatError, PolicyError
 
 NAN, HUGE = float("nan"), -(10**400)
 MODEL = ff.BoltzmannMachine(3, biases=True, names=["a", "b", "c"])
@@ -170,6 +170,8 @@ REFUSED = [
         for v in (np.zeros(0), pd.NA)
     ),
     ("names of labels", lambda: ff.ChainCRF(2, 3, labels="abc")),
+    ("probabilities λ are", lambda: ff.Policy.parse("PL1").with_lams(NAN)),
+    ("bound to a structure", lambda: ff.Policy.parse("PL1").bind(NAN)),
     # Taggers
     *(
         ("given is nan", lambda use=use: getattr(TAGGER, use)(SENTENCES, given=NAN))
@@ -249,6 +251,18 @@ def test_gamma_is_any_real_number(gamma):
 def test_states_as_an_array():
     field = ff.MarkovRandomField([2, 2], [(0, 1)], states=np.array([[0, 1], [2, 3]]))
     assert field.states == ((0, 1), (2, 3))
+
+
+@pytest.mark.parametrize("policy", ["PL1@1e-170", "PL1@1e170", "Mean(PL1,1e-320)@1e-6", "PL1@1e-170 >> optimal"])
+def test_weights_whose_squares_leave_the_range_of_numbers(policy):
+    for call in (lambda: ff.theory(MODEL, np.zeros(6), policy), lambda: ff.fit(MODEL, X, policy)):
+        with pytest.raises(PolicyError, match="would leave the range of numbers"):
+            call()
+
+
+def test_the_variance_does_not_depend_on_the_scale_of_the_weights():
+    small, plain = (ff.theory(MODEL, np.zeros(6), policy).covariance for policy in ("PL1@1e-90", "PL1"))
+    np.testing.assert_allclose(small, plain, rtol=1e-9, atol=1e-9)
 
 
 def test_a_penalty_as_an_array_without_dimensions_is_a_number():
