@@ -16,6 +16,8 @@ from fieldfit.types import DataError, FieldfitError, FileAccessError, FloatArray
 _MOST_NUMBERED = 2**31 - 1
 #: Seeds are below this.
 _SEEDS = 2**64
+#: Datasets that one call draws: each has a seed in memory.
+_MOST_DRAWN = 10**7
 
 
 def whole_number(
@@ -51,6 +53,14 @@ def number_from_zero(value: object, name: str, error: type[FieldfitError] = Fiel
     number = _finite_number(value)
     if number is None or number < 0:
         raise error(f"{name} is {value!r:.80}; it must be a number of at least 0.{advice}")
+    return number
+
+
+def finite_number(value: object, name: str, error: type[FieldfitError] = FieldfitError) -> float:
+    """A finite number of any sign."""
+    number = _finite_number(value)
+    if number is None:
+        raise error(f"{name} is {value!r:.80}; it must be a finite number.")
     return number
 
 
@@ -98,6 +108,23 @@ def one_of(value: object, name: str, choices: Sequence[str], error: type[Fieldfi
     return value
 
 
+def function_or_none(value: object, name: str) -> None:
+    """Refuse what cannot be called and is not None."""
+    if value is not None and not callable(value):
+        raise FieldfitError(f"{name} is {value!r:.80}; it must be a function, or None.")
+
+
+def text_of(value: object, name: str) -> str:
+    """A text that files can have: lone surrogates are none."""
+    if not isinstance(value, str):
+        raise DataError(f"{name} is {value!r:.80}; it must be a text.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise DataError(f"{name} is {value!r:.80}; it is not Unicode text.") from None
+    return value
+
+
 def instance_of(value: object, kind: type, what: str) -> None:
     """Refuse what is no object of this class; ``what`` says what is needed, such as "centrality needs a Network"."""
     if not isinstance(value, kind):
@@ -125,6 +152,21 @@ def sequence_of(value: object, name: str, wanted: str) -> tuple[object, ...]:
     if isinstance(value, str | bytes) or not has_entries(value):
         raise ModelError(f"{name} is {value!r:.80}; it must be {wanted}.")
     return tuple(value)
+
+
+def check_names(names: object, what: str, size: int) -> None:
+    """Refuse what is no sequence with a name for each of ``size`` things, such as a text with a letter each, or None."""
+    if names is None:
+        return
+    if not isinstance(names, str) and not (is_list(names) and hasattr(names, "__getitem__")):
+        raise ModelError(f"The names of {what} are {names!r:.80}; they must be a list with one for each, or None.")
+    if len(names) != size:
+        raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
+
+
+def is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a value has entries and their number; texts are no lists."""
+    return has_entries(value) and hasattr(value, "__len__") and not isinstance(value, str)
 
 
 def has_entries(value: object) -> TypeGuard[Iterable[Any]]:
@@ -183,6 +225,11 @@ def seed(value: object) -> int:
 def count_of(value: object, name: str, least: int = 1, most: int | None = None) -> int:
     """A number of variables, states or samples of a model."""
     return whole_number(value, name, least, _MOST_NUMBERED if most is None else most, ModelError)
+
+
+def datasets_drawn(value: object, name: str, least: int = 1) -> int:
+    """A number of datasets that are drawn and fitted: resamples, permutations or simulations."""
+    return whole_number(value, name, least, _MOST_DRAWN)
 
 
 def whole_numbers(values: object, name: str) -> IntArray:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fieldfit.arguments import real_number, unmasked
+from fieldfit.arguments import number_from_zero, real_number, unmasked
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
@@ -376,16 +376,15 @@ class Penalties:
 
     def with_groups(self, weight: float | None, groups: Callable[[], IntArray]) -> Penalties:
         """The same with ``weight`` times the norm of each group in ``groups()`` (r,), where −1 is in no group."""
-        if weight is None or (np.ndim(weight) == 0 and weight == 0):
+        number = 0.0 if weight is None else number_from_zero(weight, "group_l1", ModelError)
+        if not number:
             return self
         if self.l1 is not None:
             raise ModelError(
                 "l1 and group_l1 cannot be combined: l1 is for single parameters, group_l1 for whole tables."
             )
-        if not 0 < _Kind("group_l1", "must be a number of at least 0", 0.0).number(weight, "all couplings") < np.inf:
-            raise ModelError(f"group_l1 is {weight}; it must be a number of at least 0.")
-        numbers = groups()
-        return Penalties(self.sigma2, np.where(numbers >= 0, float(weight), 0.0), numbers)
+        places = groups()
+        return Penalties(self.sigma2, np.where(places >= 0, number, 0.0), places)
 
     @classmethod
     def none(cls, r: int) -> Penalties:
@@ -450,6 +449,8 @@ class _Kind:
             return self.absent
         unmasked(value, f"{self.name} of {parameter}", ModelError)
         try:
+            if isinstance(value, bool | np.bool_):
+                raise TypeError("a truth value")
             return real_number(value)
         except (TypeError, ValueError, OverflowError):
             raise ModelError(f"{self.name} of {parameter} is {value!r:.80}; it {self.requirement}.") from None

@@ -3,16 +3,20 @@
 # Arguments of wrong types are what these tests are about.
 # mypy: disable-error-code="arg-type, attr-defined, misc, call-overload, list-item, dict-item"
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import fieldfit as ff
-from fieldfit import networks, proteins
+from fieldfit import chains, networks, proteins, sweep
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.table import read_table
 from fieldfit.data.uai import read_uai
-from fieldfit.types import FieldfitError, FileAccessError, FileFormatError
+from fieldfit.types import FieldfitError, FileAccessError, FileFormatError, PolicyError
 
 NAN, HUGE = float("nan"), -(10**400)
 MODEL = ff.BoltzmannMachine(3, biases=True, names=["a", "b", "c"])
@@ -22,6 +26,13 @@ EDGES = np.array([[0, 1], [0, 2], [1, 2]])
 PLMC = proteins.PlmcParameters(
     "-A", "AA", np.arange(2), np.ones(3), np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((1, 2, 2)), np.zeros((1, 2, 2))
 )
+FIT = ff.fit(MODEL, X, "PL1", sigma2=5.0)
+TAGGER = ff.CRFTagger("FL", sigma2=1.0).fit(
+    [["the", "dog", "runs"], ["a", "cat"]] * 2, [["D", "N", "V"], ["D", "N"]] * 2
+)
+SENTENCES = [["the", "dog"]]
+LONG = "x" * 10_000
+UNEQUAL = [[1, 2], [3]]
 
 
 @pytest.mark.parametrize("path", ["\x00", "a\x00b", "\ud800"])
@@ -91,6 +102,119 @@ REFUSED = [
     ("edges names the columns", lambda: proteins.average_product_correction(np.ones(3), EDGES + 1, 3)),
     ("length is", lambda: proteins.read_distances("no such file", NAN)),
     ("needs PlmcParameters", lambda: proteins.write_plmc("never written", None)),
+    # Tests by simulation
+    *(("value is", lambda v=v: FIT.bootstrap_test("x0", v)) for v in (None, "abc", NAN)),
+    *(
+        (f"{name} is", lambda f=use, n=name, v=v: f(**{n: v}))
+        for use in (lambda **k: FIT.bootstrap_test("a", **k), lambda **k: FIT.permutation_test("a:b", "a", **k))
+        for name, v in (("n_simulated", 2**31), ("n_simulated", 10**30), ("random_state", -1), ("random_state", NAN))
+    ),
+    ("n_simulated is", lambda: FIT.goodness_of_fit(n_simulated=10**9)),
+    ("refit is", lambda: FIT.goodness_of_fit(n_simulated=9, refit=np.zeros(0))),
+    ("resamples is", lambda: FIT.bootstrap(10**9)),
+    ("names or numbers", lambda: FIT.permutation_test(NAN, "a")),
+    *(("there is no column", lambda v=v: FIT.permutation_test("a:b", v)) for v in (NAN, 1, np.zeros((2, 2)), [["a"]])),
+    *(
+        ("progress is nan", call)
+        for call in (
+            lambda: FIT.bootstrap(9, progress=NAN),
+            lambda: networks.analyse(X, progress=NAN),
+            lambda: networks.analyse(X, resamples=9, progress=NAN),
+            lambda: networks.bootstrap(X, resamples=9, progress=NAN),
+            lambda: networks.case_dropping(X, resamples=9, progress=NAN),
+            lambda: networks.compare_groups(ANSWERS, by="group", permutations=9, progress=NAN),
+            lambda: networks.joint_network(X, progress=NAN),
+            lambda: networks.nodewise_network(X, progress=NAN),
+            lambda: networks.stability_selection(X, pairs=9, progress=NAN),
+        )
+    ),
+    *(("The threshold is", lambda v=v: networks.stability_selection(X, threshold=v)) for v in (None, NAN, 0.5)),
+    *(("false_edges is", lambda v=v: networks.stability_selection(X, false_edges=v)) for v in (None, NAN, 0)),
+    # Fits
+    *(("group_l1 is", lambda v=v: ff.fit(MODEL, X, "PL1", group_l1=v)) for v in (UNEQUAL, pd.NA, True, -1, np.inf)),
+    ("groups has lists", lambda: ff.fit(MODEL, X, "PL1", groups=UNEQUAL)),
+    *(
+        (f"{name} of .* is .*True", lambda n=name, v=v: ff.fit(MODEL, X, "PL1", **{n: v}))
+        for name in ("sigma2", "l1")
+        for v in (True, np.True_, [True] * 6, np.ones(6, dtype=bool), {None: True})
+    ),
+    *(("resume is", lambda v=v: ff.Checkpoint("a", resume=v)) for v in (pd.NA, np.zeros(0), None)),
+    ("fallback of", lambda: ff.AutoWeights(fallback=pd.NA)),
+    ("debias is", lambda: FIT.functional("a", debias=np.zeros(0))),
+    *(("most is", lambda v=v: FIT.plot_coefficients(most=v)) for v in (None, -np.inf, np.zeros(0))),
+    ("plan must be a Plan", lambda: FIT.to_html("never written", plan=NAN)),
+    (
+        r"'a\\x00' has a zero byte",
+        lambda: ff.fit(MODEL, pl.DataFrame({"a\0": [0, 1], "b": [0, 1], "c": [0, 1]}), "PL1"),
+    ),
+    # Models
+    *(("two different finite", lambda v=v: ff.BoltzmannMachine(3, states=v)) for v in ({1, 2}, b"ab", {0: 1, 1: 2})),
+    *(
+        ("labels of groups are", lambda n=name, v=v: ff.BoltzmannMachine(3, biases=True, **{n: v}))
+        for name in ("edge_groups", "bias_groups")
+        for v in (np.ma.array([1.0, 2, 3], mask=[0, 1, 0]), [[1], [2], [3]])
+    ),
+    *(
+        ("parameters of a factor is", lambda v=v: ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), parameters=v)]))
+        for v in (NAN, np.zeros((2, 2)), [1, 2, 3, 4])
+    ),
+    *(
+        (f"names of {name} are", lambda n=name, v=v, kind=kind: kind(2, 3, **{n: v}))
+        for kind, names in ((ff.ChainCRF, ("labels", "features")), (ff.BoltzmannChain, ("labels", "symbols")))
+        for name in names
+        for v in (NAN, {1, 2, 3}, np.array(1.0))
+    ),
+    *(
+        (f"{name} is", lambda n=name, v=v: ff.ChainCRF(2, 3, **{n: v}))
+        for name in ("pairs", "transitions", "start", "end")
+        for v in (np.zeros(0), pd.NA)
+    ),
+    ("names of labels", lambda: ff.ChainCRF(2, 3, labels="abc")),
+    ("probabilities λ are", lambda: ff.Policy.parse("PL1").with_lams(NAN)),
+    ("bound to a structure", lambda: ff.Policy.parse("PL1").bind(NAN)),
+    # Taggers
+    *(
+        ("given is nan", lambda use=use: getattr(TAGGER, use)(SENTENCES, given=NAN))
+        for use in ("predict", "predict_nbest", "predict_proba", "predict_marginals", "edge_marginals")
+    ),
+    *(("decoding is", lambda v=v: TAGGER.predict(SENTENCES, decoding=v)) for v in (pd.NA, np.zeros(0), "best")),
+    ("given.0. is nan", lambda: TAGGER.predict(SENTENCES, given=[NAN])),
+    ("is not a label", lambda: TAGGER.predict(SENTENCES, given=[["D", []]])),
+    *(("n is", lambda v=v: TAGGER.predict_nbest(SENTENCES, v)) for v in (NAN, np.array([1, 2]))),
+    *(("n is", lambda v=v: TAGGER.top_features(v)) for v in (NAN, None, "a")),
+    ("is not a label", lambda: TAGGER.top_features(label=[])),
+    *(("threshold is", lambda v=v: TAGGER.compact(v)) for v in (None, NAN, -1, "a")),
+    ("needs a Fit", lambda: ff.CRFTagger.from_fit(NAN)),
+    ("edges must be", lambda: ff.GraphCRF(edges=UNEQUAL).fit(np.ones((3, 1)), [0, 1, 0])),
+    *(
+        ("neither a preset", lambda v=v: ff.CRFTagger(features=v).fit([["a b"]], [["D"]]))
+        for v in (LONG, np.zeros(0), pd.NA)
+    ),
+    # Files
+    ("is not in", lambda: ff.find_data(LONG)),
+    ("no sweep store", lambda: sweep.open_sweep(LONG)),
+    # Chains
+    *(
+        (f"{name} is", lambda n=name, v=v: chains.parse_columns("a b", **{n: v}))
+        for name in ("separator", "comment")
+        for v in (NAN, b"ab", "\ud800")
+    ),
+    *(
+        ("text", lambda v=v, parse=parse: parse(v))
+        for parse in (chains.parse_crfsuite, chains.parse_templates)
+        for v in (NAN, b"ab", "\ud800")
+    ),
+    ("separator is", lambda: chains.parse_columns("a b", separator=np.zeros(0))),
+    ("texts is", lambda: chains.join_texts(NAN)),
+    ("joins ColumnText", lambda: chains.join_texts(["a"])),
+    *(
+        (f"{name} is", lambda score=score, n=name, v=v: score(**{"gold": [["D"]], "predicted": [["D"]], n: v}))
+        for score in (chains.chunk_scores, chains.label_scores)
+        for name in ("gold", "predicted")
+        for v in (NAN, [1], "ab")
+    ),
+    *(("drawn Windows", lambda v=v: chains.Segments([0, 2], v)) for v in (NAN, "abc")),
+    ("unequal lengths", lambda: chains.Sequences(UNEQUAL, [0], [0], None, [0], 1, 1)),
 ]
 
 
@@ -98,6 +222,47 @@ REFUSED = [
 def test_arguments_that_no_function_can_use(sentence, call):
     with pytest.raises(FieldfitError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda p: FIT.conf_int(parameters=p),
+        lambda p: FIT.standard_errors(parameters=p),
+        lambda p: FIT.table(parameters=p),
+        lambda p: FIT.discoveries(parameters=p)["q"],
+    ],
+)
+def test_an_iterator_of_parameters_is_read_once(use):
+    assert np.array_equal(use(name for name in ["a", "b:c"]), use(["a", "b:c"]))
+
+
+@pytest.mark.parametrize("gamma", [Decimal("0.5"), Fraction(1, 2), np.array(0.5)])
+def test_gamma_is_any_real_number(gamma):
+    estimates = (lambda g: networks.nodewise_network(X, gamma=g), lambda g: networks.joint_network(X, gamma=g)[0])
+    for estimate in estimates:
+        given, plain = estimate(gamma), estimate(0.5)
+        assert np.array_equal(given.couplings, plain.couplings)
+        assert given.method == plain.method
+    fit = ff.fit(MODEL, X, "PL1 + FL", sigma2=5.0)
+    assert np.array_equal(ff.update_weights(fit, gamma=gamma), ff.update_weights(fit, gamma=0.5))
+
+
+def test_states_as_an_array():
+    field = ff.MarkovRandomField([2, 2], [(0, 1)], states=np.array([[0, 1], [2, 3]]))
+    assert field.states == ((0, 1), (2, 3))
+
+
+@pytest.mark.parametrize("policy", ["PL1@1e-170", "PL1@1e170", "Mean(PL1,1e-320)@1e-6", "PL1@1e-170 >> optimal"])
+def test_weights_whose_squares_leave_the_range_of_numbers(policy):
+    for call in (lambda: ff.theory(MODEL, np.zeros(6), policy), lambda: ff.fit(MODEL, X, policy)):
+        with pytest.raises(PolicyError, match="would leave the range of numbers"):
+            call()
+
+
+def test_the_variance_does_not_depend_on_the_scale_of_the_weights():
+    small, plain = (ff.theory(MODEL, np.zeros(6), policy).covariance for policy in ("PL1@1e-90", "PL1"))
+    np.testing.assert_allclose(small, plain, rtol=1e-9, atol=1e-9)
 
 
 def test_a_penalty_as_an_array_without_dimensions_is_a_number():

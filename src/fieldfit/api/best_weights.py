@@ -185,7 +185,7 @@ def update_weights(
     probes = whole_number(probes, "probes", 1, 10**9)
     one_of(form, "form", ("exact", "diagonal"), PolicyError)
     one_of(formula, "formula", ("exact", "published"), PolicyError)
-    number_from_zero(gamma, "gamma", PolicyError)
+    gamma = number_from_zero(gamma, "gamma", PolicyError)
     prepared = fit.needed
     drawn = DrawnPolicy.of(prepared.bound, "term", prepared.selection, prepared.problem, prepared.compile)
     groups = drawn.groups

@@ -25,7 +25,7 @@ from fieldfit.api.checkpoint import Checkpoint, ReplicateKeeper, as_checkpoint
 from fieldfit.api.estimate_table import checked_level
 from fieldfit.api.functionals import Estimate, value_and_gradient
 from fieldfit.api.validation import fitted_like
-from fieldfit.arguments import real_array, seed, whole_number
+from fieldfit.arguments import datasets_drawn, function_or_none, real_array, seed, whole_number
 from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.docstrings import SHARED, filled
@@ -305,7 +305,8 @@ def bootstrap_fit(
     >>> fit.bootstrap(99).conf_int(parameters="x0:x1").round(2)
     array([[0.56, 1.05]])
     """
-    resamples = whole_number(resamples, "resamples", 2, 10**9)
+    resamples = datasets_drawn(resamples, "resamples", 2)
+    function_or_none(progress, "progress")
     n_jobs = whole_number(n_jobs, "n_jobs", 1, 10**5)
     dataset = fit.needed.dataset
     if dataset.in_pieces:

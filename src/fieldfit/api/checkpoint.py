@@ -17,7 +17,7 @@ from itertools import count, takewhile
 import numpy as np
 
 from fieldfit.api.prepare import Prepared
-from fieldfit.arguments import file_path
+from fieldfit.arguments import file_path, truth_value
 from fieldfit.data.atomic import check_writable
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
@@ -78,6 +78,7 @@ class Checkpoint:
         if not isinstance(self.path, str | os.PathLike):
             raise FieldfitError(f"checkpoint is {self.path!r}; it must be the path of a file, or a Checkpoint.")
         file_path(self.path, "The path of a checkpoint")
+        truth_value(self.resume, "resume")
         number = isinstance(self.every, int | float) and not isinstance(self.every, bool)
         if not (number and self.every >= 0):
             raise FieldfitError(f"every is {self.every!r}; it must be a number of seconds of at least 0.")

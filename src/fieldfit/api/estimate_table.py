@@ -89,11 +89,12 @@ def parameter_estimates(
     """`Fit.table` in plain arrays."""
     checked_level(level)
     names: Sequence[str] = fit.model.parameter_names
-    places = np.arange(len(names)) if parameters is None else places_of(parameters, names)
-    errors = fit.standard_errors(kind, parameters)
-    chosen = [names[int(place)] for place in places]
+    chosen = None if parameters is None else places_of(parameters, names)  # an iterator can be read only once
+    errors = fit.standard_errors(kind, chosen)
+    places = np.arange(len(names)) if chosen is None else chosen
+    labels = [names[int(place)] for place in places]
     degrees = fit.accuracy(kind).degrees
-    return EstimateTable.tested("parameter", chosen, fit.theta[places], errors, half_width(level, degrees), degrees)
+    return EstimateTable.tested("parameter", labels, fit.theta[places], errors, half_width(level, degrees), degrees)
 
 
 def two_sided(z: FloatArray, degrees: float = math.inf) -> FloatArray:

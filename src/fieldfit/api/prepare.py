@@ -24,14 +24,12 @@ from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
 from fieldfit.objective import Objective, Penalties
 from fieldfit.policies import Policy
-from fieldfit.policies.policy import BoundPolicy
+from fieldfit.policies.policy import LARGEST_WEIGHT, BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
 
 #: Number of entries that are copied at a time.
 _ENTRIES_AT_A_TIME = 1 << 15
-#: Largest sum of sample weights; the smallest is its inverse.
-_LARGEST_WEIGHT = 1e100
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Prepared:
     @property
     def scale(self) -> float:
         """The scale of the objective: Σw times the largest |β|. Tolerances on the gradient are relative to it."""
-        return self.dataset.total_weight * max(float(np.max(np.abs(beta))) for beta in self.bound.betas)
+        return self.dataset.total_weight * self.bound.largest_beta
 
     @property
     def open(self) -> BoolArray:
@@ -226,7 +224,7 @@ def check_samples(dataset: Dataset) -> None:
     The squares of the weights must not overflow, and the variance between groups needs at least two groups.
     """
     total = dataset.total_weight
-    if dataset.sample_weight is not None and not 1 / _LARGEST_WEIGHT <= total <= _LARGEST_WEIGHT:
+    if dataset.sample_weight is not None and not 1 / LARGEST_WEIGHT <= total <= LARGEST_WEIGHT:
         raise DataError(
             f"The weights in sample_weight add up to {total:.3g}, and their squares would leave the range of numbers. "
             "Divide all weights by the largest of them."
@@ -240,11 +238,7 @@ def check_samples(dataset: Dataset) -> None:
 
 def check_objective(prepared: Prepared) -> None:
     """Raise an error if the objective would overflow, or if it has no component, so that θ does not depend on the data."""
-    if not 1 / _LARGEST_WEIGHT <= prepared.scale <= _LARGEST_WEIGHT:
-        raise PolicyError(
-            f"The weights of the terms of '{prepared.policy}', times those of the samples, reach {prepared.scale:.3g}, and "
-            "sums with them would leave the range of numbers. Divide all weights by the largest of them."
-        )
+    prepared.bound.check_range(prepared.dataset.total_weight)
     if prepared.free.any() and prepared.selection.count() == 0:
         raise PolicyError(
             f"The policy '{prepared.policy}' selected no component of any of the {prepared.dataset.n:,} samples, so there "

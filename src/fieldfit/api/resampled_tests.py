@@ -16,7 +16,7 @@ import numpy as np
 from fieldfit.api.comparison import restrictions, wald_statistic
 from fieldfit.api.functionals import some_places
 from fieldfit.api.validation import fitted_like
-from fieldfit.arguments import whole_number
+from fieldfit.arguments import datasets_drawn, finite_number, has_entries, seed
 from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import as_table
@@ -107,7 +107,8 @@ def bootstrap_test(
     >>> fit.bootstrap_test(["x0:x1", "x1:x2"], n_simulated=39).p
     0.025
     """
-    n_simulated = whole_number(n_simulated, "n_simulated", 1)
+    n_simulated, random_state = datasets_drawn(n_simulated, "n_simulated"), seed(random_state)
+    value = finite_number(value, "value")
     names = fit.model.parameter_names
     places = some_places(parameters, names)
     dataset = fit.needed.dataset.equally_weighted()
@@ -115,12 +116,12 @@ def bootstrap_test(
         raise DataError(
             "Uneven importance weights do not define a distribution to simulate from. Fit without weights."
         )
-    fixed = {names[int(place)]: float(value) for place in places}
+    fixed = {names[int(place)]: value for place in places}
     null = fitted_like(fit, dataset, fit.random_state, fixed)
     hypothesis = [names[int(place)] for place in places]
 
-    def simulated(seed: int) -> Dataset:
-        return fit.model.simulate(dataset, null.theta, seed)
+    def simulated(drawn_by: int) -> Dataset:
+        return fit.model.simulate(dataset, null.theta, drawn_by)
 
     return _compared(fit, "Bootstrap", hypothesis, value, kind, simulated, n_simulated, random_state)
 
@@ -158,22 +159,22 @@ def permutation_test(
     >>> fit.permutation_test(["x0:x1", "x0:x2"], "x0", n_simulated=39).p
     0.025
     """
-    n_simulated = whole_number(n_simulated, "n_simulated", 1)
+    n_simulated, random_state = datasets_drawn(n_simulated, "n_simulated"), seed(random_state)
     table = as_table(fit.needed.dataset)
-    chosen = [columns] if isinstance(columns, str) else list(columns)
-    unknown = [name for name in chosen if name not in table.names]
+    chosen = list(columns) if has_entries(columns) and not isinstance(columns, str) else [columns]
+    unknown = [name for name in chosen if not isinstance(name, str) or name not in table.names]
     if unknown or not chosen:
         raise DataError(
-            f"Name the columns whose rows are exchanged, such as the group; there is no column {unknown[:1]!r}. The "
+            f"Name the columns whose rows are exchanged, such as the group; there is no column {unknown[:1]!r:.80}. The "
             f"columns are {list(table.names[:8])}."
         )
     if table.groups is not None:
         raise DataError("Samples that come in groups cannot be exchanged one by one.")
     places = [table.names.index(name) for name in chosen]
 
-    def permuted(seed: int) -> Dataset:
+    def permuted(drawn_by: int) -> Dataset:
         codes = table.codes.copy()
-        order = np.random.default_rng(seed).permutation(len(codes))
+        order = np.random.default_rng(drawn_by).permutation(len(codes))
         codes[:, places] = codes[order][:, places]
         return replace(table, codes=codes)
 
@@ -194,9 +195,9 @@ def _compared(
     observed, independent = wald_statistic(fit, rows, value, kind)
     values = np.empty(n_simulated)
     with stepped(f"{name.lower()} test", replicate_seeds(random_state, n_simulated)) as counted:
-        for line, seed in enumerate(counted):
+        for line, drawn_by in enumerate(counted):
             try:
-                again = fitted_like(fit, draw(seed), seed)
+                again = fitted_like(fit, draw(drawn_by), drawn_by)
                 values[line], _ = wald_statistic(again, rows, value, kind)
             except ModelError as error:
                 raise FieldfitError(

@@ -17,6 +17,7 @@ from fieldfit.api.sensitivity import gross_error_sensitivity
 from fieldfit.api.standard_errors import StandardErrors
 from fieldfit.api.summary import headline, summary, summary_html
 from fieldfit.api.validation import goodness_of_fit
+from fieldfit.arguments import instance_of
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.inference.gibbs import BURN_IN, THIN
 from fieldfit.refinement.specification import SpecificationTest
@@ -280,6 +281,10 @@ class Fit(StandardErrors):
         """
         from fieldfit.api.fit_page import fit_page
 
+        if plan is not None:
+            from fieldfit.planner.result import Plan
+
+            instance_of(plan, Plan, "plan must be a Plan (from ff.plan) or None")
         fit_page(self, plan, level).write(path)
 
     # --- file -------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from fieldfit.api.cautions import (
 from fieldfit.api.estimate_table import EstimateTable, checked_level, half_width, parameter_estimates
 from fieldfit.api.functionals import Estimate, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
-from fieldfit.arguments import count_of
+from fieldfit.arguments import count_of, truth_value, whole_number
 from fieldfit.asymptotics import Accuracy, DenseAccuracy
 from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.docstrings import SHARED, filled
@@ -218,11 +218,11 @@ class StandardErrors(FitState):
         array([[0.61, 0.98]])
         """
         checked_level(level)
-        errors = self.standard_errors(kind, parameters)
+        # An iterator can be read only once.
+        places = None if parameters is None else places_of(parameters, self.model.parameter_names)
+        errors = self.standard_errors(kind, places)
         half = half_width(level, self.accuracy(kind).degrees) * errors
-        centre = self.theta
-        if parameters is not None:
-            centre = centre[places_of(parameters, self.model.parameter_names)]
+        centre = self.theta if places is None else self.theta[places]
         return np.stack([centre - half, centre + half], axis=1)
 
     def table(self, level: float = 0.95, kind: Kind = "robust", parameters: object = None) -> pd.DataFrame:
@@ -342,6 +342,7 @@ class StandardErrors(FitState):
         difference: 0.248638, standard error 0.155 (robust), 95% interval [-0.0543264, 0.551601]
         """
         checked_level(level)
+        debias = truth_value(debias, "debias")
         fit = self._without_pull if debias else self
         default_name, value, slope = value_and_gradient(g, gradient, fit.theta, fit.model.parameter_names)
         if debias and fit.theta is self.theta:
@@ -415,6 +416,7 @@ class StandardErrors(FitState):
         from fieldfit.report.coefficients import plot_coefficients
 
         checked_level(level)
+        most = whole_number(most, "most", 1)
         axis = f"estimate and {level:.0%} confidence interval ({kind}), {self.estimator}"
         chosen = parameters is not None
         estimates = (

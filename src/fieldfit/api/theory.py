@@ -97,6 +97,8 @@ def theory(
     vector = model.check_theta(theta)
     estimator = as_estimator(policy)
     one_of(formula, "formula", ("exact", "published"), ModelError)
+    bound = (estimator.first if isinstance(estimator, Staged) else estimator).bind(model.structure())
+    bound.check_range()
     if isinstance(estimator, Staged):
         if formula != "exact":
             raise PolicyError(
@@ -106,7 +108,6 @@ def theory(
         of_policy = partial(theory, model, vector, method=method, n_simulated=n_simulated, random_state=random_state)
         setting = TheorySetting(model, vector, method, n_simulated, random_state, of_policy)
         return estimator.second.theory(estimator.first, setting)
-    bound = estimator.bind(model.structure())
     states = math.prod(model.graph.cardinalities)
     one_of(method, "method", ("auto", "enumeration", "simulation"), ModelError)
     if method == "enumeration" and states > MOST_ENUMERATED_STATES:

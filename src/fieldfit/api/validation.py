@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import digest_of
 from fieldfit.api.finished_parts import Kept, as_parts, kept_parts
-from fieldfit.arguments import has_entries, instance_of, real_array, seed, whole_number
+from fieldfit.arguments import (
+    datasets_drawn,
+    function_or_none,
+    has_entries,
+    instance_of,
+    real_array,
+    seed,
+    truth_value,
+)
 from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import exact_fingerprint
@@ -314,10 +322,10 @@ def goodness_of_fit(
     """
     import pandas as pd
 
-    n_simulated = whole_number(n_simulated, "n_simulated", 2, 10**9)
+    n_simulated = datasets_drawn(n_simulated, "n_simulated", 2)
     random_state = seed(random_state)
-    if statistic is not None and not callable(statistic):
-        raise FieldfitError(f"statistic is {statistic!r:.80}; it must be a function of the samples, or None.")
+    function_or_none(statistic, "statistic")
+    refit = truth_value(refit, "refit")
     dataset = fit.needed.dataset.equally_weighted()
     if dataset is None:
         raise DataError(

@@ -48,7 +48,7 @@ class Alphabet:
 
     def code(self, name: str | int) -> int:
         """The code of ``name``, or −1 where it is not in the alphabet."""
-        return self.codes.get(name, -1)
+        return self.codes.get(name, -1) if isinstance(name, Hashable) else -1
 
     def encode(self, names: Iterable[str | int], count: int = -1) -> Int32Array:
         """The codes of ``names``, −1 where unknown."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fieldfit.arguments import is_list
 from fieldfit.data.label_lists import Label, flatten_labels, offsets_of
 from fieldfit.data.scores import Scores
 from fieldfit.types import BoolArray, DataError, IntArray
@@ -93,6 +94,11 @@ def paired_labels(
     gold: Sequence[Sequence[Label]], predicted: Sequence[Sequence[Label]]
 ) -> tuple[list[str], list[str], IntArray]:
     """Gold and predicted labels token by token, as text, and the offsets of the sentences they share."""
+    for name, sentences in (("gold", gold), ("predicted", predicted)):
+        if not is_list(sentences) or not all(map(is_list, sentences)):
+            raise DataError(
+                f"{name} is {sentences!r:.80}; it must be a list with a list of labels for each sentence."
+            )
     if len(gold) != len(predicted):
         raise DataError(f"There are {len(gold)} gold sentences, but {len(predicted)} predicted ones.")
     for index, (gold_labels, other) in enumerate(zip(gold, predicted, strict=True)):

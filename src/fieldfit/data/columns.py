@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from fieldfit.arguments import instance_of, is_list, text_of
 from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError, Int32Array, IntArray
 from fieldfit.words import counted
@@ -214,6 +215,9 @@ def parse_columns(
 
 
 def _parse(text: str, source: str, separator: str | None, comment: str | None) -> ColumnText:
+    for name, mark in (("separator", separator), ("comment", comment)):
+        if mark is not None:
+            text_of(mark, name)
     if separator == "":
         raise DataError("The separator must not be empty; leave it out for any run of spaces and tabs.")
     content = _utf8(text, source).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -335,9 +339,13 @@ def join_texts(texts: Sequence[ColumnText]) -> ColumnText:
     >>> chains.join_texts([chains.read_columns("part.txt")] * 2).n_tokens
     4
     """
+    if not is_list(texts):
+        raise DataError(f"texts is {texts!r:.80}; it must be a list of ColumnText.")
+    for text in texts:
+        instance_of(text, ColumnText, "join_texts joins ColumnText")
     filled = [text for text in texts if text.n_tokens]
     if not filled:
-        return texts[0] if texts else _parse("", "text", None, None)
+        return texts[0] if len(texts) else _parse("", "text", None, None)
     width = filled[0].n_columns
     for text in filled:
         if text.n_columns != width:

@@ -16,6 +16,7 @@ from itertools import chain
 
 import numpy as np
 
+from fieldfit.arguments import text_of
 from fieldfit.data.attributes import AttributeRows, AttributeText
 from fieldfit.data.label_lists import offsets_of
 from fieldfit.data.textfile import read_text
@@ -126,6 +127,7 @@ class _Labels(dict[str, "str | None"]):
 
 
 def _parse(text: str, source: str) -> AttributeText:
+    text_of(text, source)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     filled = [number for number, line in enumerate(lines) if line.strip(" ")]
     # Spaces belong to names; only those at the end of a line go. Empty fields, from tabs in a row, say nothing.

@@ -295,7 +295,10 @@ def checked_groups(groups: ArrayLike | None, n: int) -> IntArray | None:
     if groups is None:
         return None
     unmasked(groups, "groups")
-    labels = np.asarray(groups)
+    try:
+        labels = np.asarray(groups)
+    except ValueError:
+        raise DataError("groups has lists of unequal lengths. Give one group for each sample.") from None
     if labels.dtype.kind in "UMm":
         labels = labels.astype(object)
     if labels.shape != (n,):

@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from fieldfit.arguments import has_entries
+from fieldfit.arguments import is_list
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.sequences import UNKNOWN
 from fieldfit.types import DataError, Int32Array, IntArray
@@ -17,12 +17,12 @@ Label = str | int
 
 def flatten_labels(y: Sequence[Sequence[Label]], lengths: Sequence[int]) -> list[Label]:
     """The labels of all sentences in a row; a sentence with more or fewer labels than tokens is named."""
-    if not _is_list(y):
+    if not is_list(y):
         raise DataError(f"y must be a list with a list of labels for each sentence; got {type(y).__name__}.")
     if len(y) != len(lengths):
         raise DataError(f"X has {len(lengths)} sentences, but y has {len(y)}.")
     for index, (sentence, expected) in enumerate(zip(y, lengths, strict=True)):
-        if not _is_list(sentence):
+        if not is_list(sentence):
             raise DataError(f"y[{index}] must be a list of labels, one for each token; got {sentence!r}.")
         if len(sentence) != expected:
             raise DataError(f"X[{index}] has {expected} tokens, but y[{index}] has {len(sentence)} labels.")
@@ -31,10 +31,6 @@ def flatten_labels(y: Sequence[Sequence[Label]], lengths: Sequence[int]) -> list
     if not kinds <= {str, int}:
         flat = [_plain(label, index, y) for index, label in enumerate(flat)]
     return flat
-
-
-def _is_list(value: object) -> bool:
-    return has_entries(value) and hasattr(value, "__len__") and not isinstance(value, str)
 
 
 def _plain(label: object, position: int, y: Sequence[Sequence[Label]]) -> Label:

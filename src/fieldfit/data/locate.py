@@ -57,7 +57,7 @@ def find_data(name: str) -> Path:
     """
     name = file_path(name, "The name of a data file")
     path = data_folder() / name
-    if path.is_file():
+    if os.path.isfile(path):
         return path
     known = set_of_file(name)
     published = (

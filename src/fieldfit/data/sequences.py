@@ -22,7 +22,10 @@ UNKNOWN = -1
 
 def _frozen(array: ArrayLike, dtype: type[np.int32] | type[np.int64] | type[np.float64], name: str) -> Array:
     """A read-only, contiguous, one-dimensional view of ``array``, refused where a cast would change its numbers."""
-    given = np.asarray(array)
+    try:
+        given = np.asarray(array)
+    except ValueError:
+        raise DataError(f"Sequences.{name} has lists of unequal lengths; it must be a list of numbers.") from None
     if given.dtype == dtype and given.ndim == 1 and given.flags.c_contiguous:
         given = given.view()
         given.flags.writeable = False

@@ -184,6 +184,9 @@ def _raw_table(
 
 
 class _ToPandas(Protocol):
+    @property
+    def columns(self) -> Sequence[str]: ...
+
     def to_pandas(self, **options: bool) -> pd.DataFrame: ...
 
 
@@ -197,6 +200,10 @@ def _from_arrow(source: _ToPandas) -> pd.DataFrame:
     if library == "narwhals":
         native = cast("_Wrapped", source).to_native()
         return _from_arrow(cast("_ToPandas", native)) if hasattr(native, "to_pandas") else source.to_pandas()
+    if library == "polars":
+        for name in source.columns:
+            if "\0" in name:  # its conversion would end the program
+                raise DataError(f"The name of the column {name!r} has a zero byte. Give the column another name.")
     try:
         if library in ("polars", "pyarrow"):
             return exact_frame(source.to_pandas)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fieldfit.arguments import text_of
 from fieldfit.data.derived import parse_derivation
 from fieldfit.data.textfile import read_text
 from fieldfit.types import DataError
@@ -161,6 +162,7 @@ def parse_templates(text: str, *, source: str = "templates") -> FeatureSpec:
     >>> spec.reach, spec.transitions
     (1, True)
     """
+    text_of(text, source)
     states: dict[Template, None] = {}
     pairs: dict[Template, None] = {}
     transitions = False

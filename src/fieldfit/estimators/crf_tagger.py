@@ -19,7 +19,7 @@ from fieldfit.api.files import load
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.result import Fit
 from fieldfit.api.sharded import as_backend
-from fieldfit.arguments import one_of, truth_value, whole_number
+from fieldfit.arguments import instance_of, number_from_zero, one_of, truth_value, whole_number
 from fieldfit.data.encoders import Encoder
 from fieldfit.data.features import preset_names
 from fieldfit.data.sequences import Sequences
@@ -385,6 +385,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         0     the     D    0.28
         1       a     D    0.28
         """
+        n = whole_number(n, "n", 0)
         code = None
         if label is not None:
             code = self.encoder_.labels.code(label)
@@ -461,8 +462,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         >>> len(small.fit_.theta) < len(tagger.fit_.theta)
         True
         """
-        if not threshold >= 0:
-            raise ModelError(f"The threshold must be at least 0; got {threshold!r}.")
+        threshold = number_from_zero(threshold, "threshold", ModelError)
         self._check_fitted()
         sequences = self.fit_.dataset if X is None else self._encode(X, y, "error")
         if not isinstance(sequences, Sequences):
@@ -556,6 +556,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         >>> ff.CRFTagger.from_fit(tagger.fit_).predict([["the", "cat"]])
         [['D', 'N']]
         """
+        instance_of(fitted, Fit, "CRFTagger.from_fit needs a Fit")
         model = fitted.model.as_crf("A CRFTagger")
         cls._needed(fitted.encoder)
         sigma2 = float(fitted.sigma2[0]) if fitted.sigma2.size and np.isfinite(fitted.sigma2[0]) else None

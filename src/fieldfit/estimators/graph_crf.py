@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fieldfit.api.checkpoint import Checkpoint
 from fieldfit.api.fitting import fit as fit_model
-from fieldfit.arguments import whole_number
+from fieldfit.arguments import whole_number, whole_numbers
 from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.models.graphs import grid_edges
 from fieldfit.models.tied import TiedField
@@ -155,7 +155,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _edges(self, nodes: int, edges: ArrayLike | None) -> Array:
         """The edges of a graph with this number of nodes: those given, those of the estimator, or those of the grid."""
         if edges is not None or self.edges is not None:
-            return np.asarray(edges if edges is not None else self.edges)
+            return whole_numbers(edges if edges is not None else self.edges, "edges")
         if self.grid is None:
             return np.empty((0, 2), dtype=np.int64)
         if not isinstance(self.grid, Sequence) or len(self.grid) != 2:

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -157,7 +158,7 @@ def feature_spec(features: object, n_columns: int) -> FeatureSpec:
     """A preset's name, ``"columns"`` (each column of the token itself), templates as text, their file, or a spec."""
     if isinstance(features, FeatureSpec):
         return features
-    if features is None or features == "columns":
+    if features is None or (isinstance(features, str) and features == "columns"):
         if n_columns == 1:
             raise DataError(
                 "The text has one column, the label, and nothing to predict it from. Put the label after the columns of "
@@ -165,16 +166,16 @@ def feature_spec(features: object, n_columns: int) -> FeatureSpec:
             )
         lines = [f"U{column:02d}:%x[0,{column}]" for column in range(n_columns - 1)]
         return parse_templates("\n".join([*lines, "B"]), source="columns")
-    if features in preset_names():
-        return preset(str(features))
+    if isinstance(features, str) and features in preset_names():
+        return preset(features)
     if isinstance(features, str) and "%x[" in features:
         return parse_templates(features)
-    if isinstance(features, str | Path) and Path(features).is_file():
+    if isinstance(features, str | Path) and os.path.isfile(features):
         return read_templates(features)
-    near = closest_names(str(features), [*preset_names(), "columns"])
+    near = closest_names(str(features)[:80], [*preset_names(), "columns"])
     meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise DataError(
-        f"The features {str(features)!r} are neither a preset ({', '.join(preset_names())}), 'columns', nor a file of "
+        f"The features {str(features)!r:.80} are neither a preset ({', '.join(preset_names())}), 'columns', nor a file of "
         f"templates.{meant}"
     )
 

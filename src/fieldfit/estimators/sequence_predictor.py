@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from fieldfit.api.result import Fit
+from fieldfit.arguments import is_list, one_of, whole_number
 from fieldfit.data.chunks import chunk_scores
 from fieldfit.data.encoders import Encoder
 from fieldfit.data.label_lists import Label
@@ -70,11 +71,17 @@ class SequencePredictor:
         if given is None:
             return None
         lengths = sequences.lengths.tolist()
+        if not is_list(given):
+            raise DataError(
+                f"given is {given!r:.80}; it must be a list with None or a list of labels for each sentence."
+            )
         if len(given) != len(lengths):
             raise DataError(f"X has {len(lengths)} sentences, but given has {len(given)}.")
         codes = np.full(sequences.n_tokens, -1, dtype=np.int32)
         place = 0
         for index, (labels, expected) in enumerate(zip(given, lengths, strict=True)):
+            if labels is not None and not is_list(labels):
+                raise DataError(f"given[{index}] is {labels!r:.80}; it must be a list of labels, or None.")
             if labels is not None and len(labels) != expected:
                 raise DataError(f"X[{index}] has {expected} tokens, but given[{index}] has {len(labels)} labels.")
             for position, label in enumerate(labels or ()):
@@ -112,8 +119,7 @@ class SequencePredictor:
         >>> tagger.predict([["the", "cat"]], given=[[None, "V"]])
         [['D', 'V']]
         """
-        if decoding not in ("viterbi", "posterior"):
-            raise ModelError(f"decoding must be 'viterbi' or 'posterior'; got {decoding!r}.")
+        one_of(decoding, "decoding", ("viterbi", "posterior"), ModelError)
         # scikit-learn's check takes longer than a short sentence; `_encode` makes it where there is no fit.
         if decoding == "viterbi" and given is None and isinstance(X, list) and len(X) == 1 and hasattr(self, "fit_"):
             labels = tag_single(self.fit_, self.encoder_, self.classes_, X[0])
@@ -171,6 +177,7 @@ class SequencePredictor:
         >>> [labels for labels, value in tagger.predict_nbest([["the", "cat"]], 2)[0]]
         [['D', 'N'], ['D', 'V']]
         """
+        n = whole_number(n, "n", 1)
         sequences = self._encode(X)
         with use_threads(threads_of(self.n_jobs)):
             paths, values = self.model_.n_best(self.fit_.theta, sequences, n, self._given(given, sequences))

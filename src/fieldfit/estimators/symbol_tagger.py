@@ -16,6 +16,7 @@ import numpy as np
 from fieldfit.api.files import load
 from fieldfit.api.fitting import fit as fit_model
 from fieldfit.api.result import Fit
+from fieldfit.arguments import one_of
 from fieldfit.data.column_encoder import ColumnEncoder
 from fieldfit.data.columns import ColumnText
 from fieldfit.data.encoders import names_of
@@ -81,8 +82,7 @@ class SymbolTagger:
 
     def predict(self, X: object, *, decoding: str = "viterbi") -> list[list[Label]]:
         """The labels of each sentence: the best sequence ("viterbi"), or the best label of each token ("posterior")."""
-        if decoding not in ("viterbi", "posterior"):
-            raise ModelError(f"decoding must be 'viterbi' or 'posterior'; got {decoding!r}.")
+        one_of(decoding, "decoding", ("viterbi", "posterior"), ModelError)
         chains = self._chains(X)
         codes = chains.viterbi()[0] if decoding == "viterbi" else chains.marginals()[0].argmax(axis=1)
         return split_sentences(np.array(self.classes_, dtype=object)[codes].tolist(), chains.offsets)

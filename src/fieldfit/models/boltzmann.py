@@ -8,7 +8,7 @@ biases in one group share a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpack
 
@@ -61,7 +61,8 @@ def _two_numbers(states: Sequence[object]) -> bool:
         )
     except (TypeError, ValueError, OverflowError):
         return False
-    return len(states) == 2 and bool(np.isfinite([first, second]).all()) and first != second
+    ordered = not isinstance(states, Set | Mapping | bytes | bytearray)
+    return ordered and len(states) == 2 and bool(np.isfinite([first, second]).all()) and first != second
 
 
 class _Options(TypedDict, total=False):
@@ -396,6 +397,9 @@ def _groups(
     if groups is None:
         return np.arange(size, dtype=np.int32), None
     groups = sequence_of(groups, f"The groups of {what}", "a list with a label for each")
+    wrong = [label for label in groups if not isinstance(label, Hashable)]  # lists, masked entries
+    if wrong:
+        raise ModelError(f"A group of {what} is {wrong[0]!r:.80}; labels of groups are numbers or texts.")
     if len(groups) != size:
         raise ModelError(f"There are {size} {what} but {len(groups)} group labels; give one label for each.")
     labels = tuple(dict.fromkeys(groups))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import check_names, count_of
 from fieldfit.data.alphabet import LazyNames
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.packing import pack_text, unpack_text
@@ -83,8 +83,7 @@ class BoltzmannChain(ChainModel):
         n_symbols = count_of(n_symbols, "The number of symbols", 1, MOST_CHAIN_FEATURES)
         unseen = count_of(unseen, "unseen, the number of symbols that the last one stands for,")
         for what, names, size in (("labels", labels, n_labels), ("symbols", symbols, n_symbols)):
-            if names is not None and len(names) != size:
-                raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
+            check_names(names, what, size)
         self.n_labels, self.n_symbols = n_labels, n_symbols
         self.labels, self.symbols = labels, symbols
         self.unseen = unseen

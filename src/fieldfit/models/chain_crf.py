@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit import _kernels
-from fieldfit.arguments import count_of, one_of, whole_number, whole_numbers
+from fieldfit.arguments import check_names, count_of, one_of, truth_value, whole_number, whole_numbers
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.observed import observed_pairs, observed_transitions
@@ -122,10 +122,8 @@ class ChainCRF(ChainModel):
     ) -> None:
         n_labels = count_of(n_labels, "The number of labels", 1, MOST_LABELS)
         n_features = count_of(n_features, "The number of features", 0, MOST_CHAIN_FEATURES)
-        if pairs not in ("observed", "all"):
-            raise ModelError(f"pairs must be 'observed' or 'all'; got {pairs!r}.")
-        if transitions not in ("observed", "all", "none"):
-            raise ModelError(f"transitions must be 'observed', 'all' or 'none'; got {transitions!r}.")
+        one_of(pairs, "pairs", ("observed", "all"), ModelError)
+        one_of(transitions, "transitions", ("observed", "all", "none"), ModelError)
         order = whole_number(order, "order", 1, 2, ModelError)
         one_of(unseen_transitions, "unseen_transitions", ("zero", "forbidden"), ModelError)
         if order == 1 and unseen_transitions == "forbidden":
@@ -133,12 +131,11 @@ class ChainCRF(ChainModel):
         if order == 2 and label_pairs is not False:
             raise ModelError("Features of label pairs (label_pairs) need order=1.")
         for what, names, size in (("labels", labels, n_labels), ("features", features, n_features)):
-            if names is not None and len(names) != size:
-                raise ModelError(f"There are {size} {what} but {len(names)} names of {what}; give one for each.")
+            check_names(names, what, size)
         self.n_labels, self.n_features = n_labels, n_features
         self.pairs, self.transitions = pairs, transitions
         self.order, self.unseen_transitions = int(order), unseen_transitions
-        self.start, self.end = bool(start), bool(end)
+        self.start, self.end = truth_value(start, "start"), truth_value(end, "end")
         self.label_pairs: bool | tuple[int, ...] = (
             label_pairs
             if isinstance(label_pairs, bool)

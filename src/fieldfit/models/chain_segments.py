@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.types import IntArray
+from fieldfit.arguments import instance_of, whole_numbers
+from fieldfit.types import DataError, IntArray
 
 if TYPE_CHECKING:
     from fieldfit.models.chain_problem import Windows
@@ -43,6 +44,12 @@ class Segments:
     """
 
     def __init__(self, offsets: IntArray, family: Windows) -> None:
+        from fieldfit.models.chain_problem import Windows  # which imports this module
+
+        instance_of(family, Windows, "Segments are those of drawn Windows")
+        offsets = whole_numbers(offsets, "offsets")
+        if offsets.ndim != 1:
+            raise DataError(f"offsets has the shape {offsets.shape}; it must be a list of numbers.")
         lengths = np.diff(offsets)
         if family.indptr is not None and family.indices is not None:
             self.rows = np.repeat(np.arange(len(lengths)), np.diff(family.indptr))

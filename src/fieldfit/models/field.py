@@ -96,9 +96,10 @@ class FieldModel(FieldInference):
         self.largest_table = count_of(largest_table, "largest_table")
         self.m = graph.n_variables  # the number of variables
         # All variables may share one list, which is checked once.
-        distinct = {id(labels): labels for labels in states}
+        lists = tuple(states)  # an array makes new rows each time
+        distinct = {id(labels): labels for labels in lists}
         checked = {key: _checked_labels(labels) for key, labels in distinct.items()}
-        self.states = tuple(checked[id(labels)] for labels in states)
+        self.states = tuple(checked[id(labels)] for labels in lists)
         self.names = checked_names([f"x{v}" for v in range(self.m)] if names is None else names, self.m)
         self.named = names is not None
         for variable in self.observed:

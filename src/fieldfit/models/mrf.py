@@ -306,7 +306,13 @@ class MarkovRandomField(FieldModel):
 
 
 def _names(parameters: tuple[str, ...] | str) -> tuple[str, ...]:
-    return (parameters,) if isinstance(parameters, str) else tuple(parameters)
+    wanted = "a name, a tuple of names, or None"
+    names = (
+        (parameters,) if isinstance(parameters, str) else sequence_of(parameters, "parameters of a factor", wanted)
+    )
+    if not all(isinstance(name, str) for name in names):
+        raise ModelError(f"parameters of a factor is {parameters!r:.80}; it must be {wanted}.")
+    return cast("tuple[str, ...]", names)
 
 
 def _new_names(names: list[str], given: Collection[str], made: Collection[str]) -> list[str]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.finished_parts import Kept, kept_parts
-from fieldfit.arguments import seed
+from fieldfit.arguments import function_or_none, seed
 from fieldfit.networks.centrality import MEASURES, centralities
 from fieldfit.networks.debiased import debiased_couplings, debiased_with_errors
 from fieldfit.networks.network import Network
-from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions, nodewise_network
+from fieldfit.networks.nodewise import checked_gamma, checked_rule, chosen_regressions, nodewise_network
 from fieldfit.networks.resampling import Progress, batches, bootstrap_weights
 from fieldfit.networks.responses import read_responses
 from fieldfit.types import FloatArray
@@ -184,7 +184,8 @@ def bootstrap(
     0   x0  x1     2.7    1.7    3.5       1.0  0.5           0.5
     """
     combine = checked_rule(rule)
-    check_gamma(gamma)
+    gamma = checked_gamma(gamma)
+    function_or_none(progress, "progress")
     answers = read_responses(data)
     network = nodewise_network(answers, gamma=gamma, rule=rule)
     assert network.regressions is not None

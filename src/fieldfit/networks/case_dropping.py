@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.estimate_table import checked_level
-from fieldfit.arguments import count_of, number_from_zero, seed
+from fieldfit.arguments import count_of, function_or_none, number_from_zero, seed
 from fieldfit.networks.centrality import MEASURES, centralities
-from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions
+from fieldfit.networks.nodewise import checked_gamma, checked_rule, chosen_regressions
 from fieldfit.networks.resampling import Progress, batches, subsets
 from fieldfit.networks.responses import checked_for_regressions, read_responses
 from fieldfit.types import FloatArray, ModelError
@@ -147,7 +147,8 @@ def case_dropping(
     True
     """
     combine = checked_rule(rule)
-    check_gamma(gamma)
+    gamma = checked_gamma(gamma)
+    function_or_none(progress, "progress")
     resamples = count_of(resamples, "The number of resamples")
     answers = checked_for_regressions(read_responses(data))
     rows, counts = answers.distinct[0], answers.counts

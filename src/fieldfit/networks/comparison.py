@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.finished_parts import Kept, kept_parts
-from fieldfit.arguments import seed
+from fieldfit.arguments import function_or_none, seed
 from fieldfit.networks.intervals import false_discovery_rates
 from fieldfit.networks.network import Network
-from fieldfit.networks.nodewise import check_gamma, checked_rule, chosen_regressions, resampled_networks
+from fieldfit.networks.nodewise import checked_gamma, checked_rule, chosen_regressions, resampled_networks
 from fieldfit.networks.resampling import Progress, batches, permuted_groups
 from fieldfit.networks.responses import Responses, checked_for_regressions, read_responses
 from fieldfit.types import DataError, FloatArray
@@ -218,7 +218,8 @@ def compare_groups(
     structure             4.03  0.01
     """
     combine = checked_rule(rule)
-    check_gamma(gamma)
+    gamma = checked_gamma(gamma)
+    function_or_none(progress, "progress")
     answers = read_responses(data, by=by)
     both = _two_groups(answers, groups)
     for part in both.values():

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.arguments import whole_number
+from fieldfit.arguments import function_or_none, whole_number
 from fieldfit.data.samples import Table
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.network import Network
-from fieldfit.networks.nodewise import check_gamma
+from fieldfit.networks.nodewise import checked_gamma
 from fieldfit.networks.resampling import Progress
 from fieldfit.networks.responses import read_responses
 from fieldfit.optim.proximal import minimise_proximal
@@ -108,7 +108,8 @@ def joint_network(
       from  to  weight
     0   x0  x1     2.6
     """
-    check_gamma(gamma)
+    gamma = checked_gamma(gamma)
+    function_or_none(progress, "progress")
     largest_table = whole_number(largest_table, "largest_table", 1, 2**40)
     answers = read_responses(data)
     model = BoltzmannMachine(answers.m, biases=True, names=answers.names)

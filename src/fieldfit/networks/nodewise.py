@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldfit.arguments import number_from_zero, one_of
+from fieldfit.arguments import function_or_none, number_from_zero, one_of
 from fieldfit.networks.logistic_paths import LogisticPaths, logistic_paths
 from fieldfit.networks.network import Network
 from fieldfit.networks.responses import checked_for_regressions, read_responses
@@ -65,7 +65,8 @@ def nodewise_network(
     0   x0  x1    3.06
     """
     checked_rule(rule)
-    check_gamma(gamma)
+    gamma = checked_gamma(gamma)
+    function_or_none(progress, "progress")
     answers = checked_for_regressions(read_responses(data))
     rows, _ = answers.distinct
     paths = logistic_paths(rows, answers.counts[None].astype(np.float64), progress=progress)
@@ -119,6 +120,6 @@ def checked_rule(rule: str) -> Callable[[FloatArray], FloatArray]:
     return RULES[one_of(rule, "rule", tuple(RULES), ModelError)]
 
 
-def check_gamma(gamma: float) -> None:
-    """Check γ of EBIC."""
-    number_from_zero(gamma, "gamma", ModelError, " Usual values are from 0 to 0.5.")
+def checked_gamma(gamma: object) -> float:
+    """γ of EBIC."""
+    return number_from_zero(gamma, "gamma", ModelError, " Usual values are from 0 to 0.5.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.finished_parts import Kept, kept_parts
-from fieldfit.arguments import seed
+from fieldfit.arguments import finite_number, function_or_none, positive_number, seed
 from fieldfit.networks.logistic_paths import logistic_paths
 from fieldfit.networks.nodewise import checked_rule, split
 from fieldfit.networks.resampling import Progress, batches, halves
@@ -155,10 +155,11 @@ def stability_selection(
     1   x2  x4        0.525   False
     """
     combine = checked_rule(rule)
+    function_or_none(progress, "progress")
+    threshold = finite_number(threshold, "The threshold", ModelError)
     if not 0.5 < threshold <= 1:
         raise ModelError(f"The threshold is {threshold}; it must be above 0.5 and at most 1.")
-    if not false_edges > 0:
-        raise ModelError(f"false_edges is {false_edges}; it must be above 0.")
+    false_edges = positive_number(false_edges, "false_edges")
     answers = checked_for_regressions(read_responses(data))
     rows, counts, m = answers.distinct[0], answers.counts, answers.m
     largest = float(logistic_paths(rows, counts[None].astype(np.float64), length=1).lambdas.max())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import whole_number
 from fieldfit.planner.candidates import BETTER_VARIANCE
 from fieldfit.planner.ingredients import mixture_text
 from fieldfit.planner.pilot import FULL, PILOT_POLICY
@@ -52,6 +53,8 @@ def plain_table(plan: Plan, most: int | None = None) -> PlainTable:
     ('policy', 'time', 'FLOPs', 'variance', 'why')
     """
     shown = list(plan.candidates)
+    if most is not None:
+        most = whole_number(most, "most", 0)
     if most is not None and len(shown) > most:
         plain = (plan.best, str(PILOT_POLICY), str(FULL))
         ranked = sorted(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.arguments import has_entries
+from fieldfit.arguments import has_entries, instance_of
 from fieldfit.policies.laws.base import BoundLaw, Law, Share, check_sum, read_sum, split_by, stack_factors
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily, Structure
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _FIRST_STREAM = 0x5A000000  # away from the streams of samplers, which may share the user's seed
 _MOST_MOMENT_COMPONENTS = 5_000
 _MOST_LISTED_COMPONENTS = 20_000_000
+#: Largest weight of samples and of terms, with its inverse the smallest one: variances have their squares.
+LARGEST_WEIGHT = 1e100
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,8 @@ class Policy:
         >>> print(ff.Policy.parse("PL1 + 0.2*PL2").with_lams([None, 0.5]))
         PL1 + 0.5*PL2
         """
+        if not has_entries(lams):
+            raise PolicyError(f"The probabilities λ are a list with one for each term; got {lams!r:.80}.")
         pieces = self._pieces([None if lam is None else as_numbers(lam) for lam in lams], "probabilities λ")
         return Policy(tuple(law.with_lams(piece) for law, piece in zip(self.laws, pieces, strict=True)))
 
@@ -194,6 +198,7 @@ class Policy:
         >>> bound.mean()
         array([0.5, 0.5, 0.5])
         """
+        instance_of(structure, Structure, "A policy is bound to a structure, from Model.structure")
         # What averages over its components keeps their number: parts of these samples then have the same weights.
         over = tuple(law.over(structure) for law in self.laws)
         policy = self if over == self.laws else Policy(over)
@@ -240,6 +245,20 @@ class BoundPolicy:
 
     def __repr__(self) -> str:
         return f"<{self.policy} over {', '.join(family.name for family in self.families)}>"
+
+    @property
+    def largest_beta(self) -> float:
+        """The largest |β|."""
+        return max(float(np.max(np.abs(beta))) for beta in self.betas)
+
+    def check_range(self, total_weight: float = 1.0) -> None:
+        """Refuse weights β whose sums and squares over samples of this ``total_weight`` leave the range of doubles."""
+        reach = self.largest_beta * total_weight
+        if not 1 / LARGEST_WEIGHT <= reach <= LARGEST_WEIGHT:
+            raise PolicyError(
+                f"The weights of the terms of '{self.policy}', times those of the samples, reach {reach:.3g}, and sums "
+                "with them would leave the range of numbers. Divide all weights by the largest of them."
+            )
 
     @property
     def everything(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from fieldfit.types import IntArray
 
@@ -45,6 +45,7 @@ class BoundFamily(Protocol):
         """The component with this index (of this sample, where it depends on the sample)."""
 
 
+@runtime_checkable
 class Structure(Protocol):
     """A set of samples as the policy sees it. Each kind of sample knows how to list each kind of family."""
 

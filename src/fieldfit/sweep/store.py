@@ -71,7 +71,7 @@ class Store:
     def __init__(self, path: str | os.PathLike[str], *, check: bool = True) -> None:
         """Open a store that exists; ``check`` looks through the whole file for damage."""
         self.path = Path(file_path(path))
-        if not self.path.is_file():
+        if not os.path.isfile(self.path):
             raise FileAccessError(f"There is no sweep store {self.path}. Check the path, or run the sweep first.")
         with sentences(self.path):
             self.connection = connect(self.path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal
 
-from fieldfit.arguments import has_entries, one_of
+from fieldfit.arguments import has_entries, one_of, truth_value
 from fieldfit.types import PolicyError
 
 
@@ -69,6 +69,7 @@ class AutoWeights:
             ("by", self.by, ("term", "component")),
         ):
             one_of(value, f"{name} of the automatic weights", allowed, PolicyError)
+        truth_value(self.fallback, "fallback of the automatic weights")
         for name in ("max_rounds", "most_exact", "probes"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral):
