@@ -113,7 +113,10 @@ REFUSED = [
     ("refit is", lambda: FIT.goodness_of_fit(n_simulated=9, refit=np.zeros(0))),
     ("resamples is", lambda: FIT.bootstrap(10**9)),
     ("names or numbers", lambda: FIT.permutation_test(NAN, "a")),
-    *(("there is no column", lambda v=v: FIT.permutation_test("a:b", v)) for v in (NAN, 1, np.zeros((2, 2)), [["a"]])),
+    *(
+        ("there is no column", lambda v=v: FIT.permutation_test("a:b", v))
+        for v in (NAN, 1, np.zeros((2, 2)), [["a"]])
+    ),
     *(
         ("progress is nan", call)
         for call in (

@@ -47,6 +47,8 @@ def is_worse(
     both = (matrix[keep], csr_array(first[keep]))
     if not seems_worse(samples, both, derivative[:, keep], theta, information):
         return False
+    if samples.weight is not None:  # a block of samples with the weight 0 has no mean
+        samples = samples.subset(np.flatnonzero(samples.weight))
     blocks = min(_JACKKNIFE_BLOCKS, len(samples.codes))
     return blocks < 2 or _worse_by_jackknife(samples, both, theta, keep, information, blocks)
 
