@@ -330,3 +330,28 @@ def test_newton_steps_take_a_share_of_the_work():
     solution = minimise(fun, np.zeros(100), method="lbfgs", gtol=1e-2, max_iter=300, settling=settling)
     assert solution.iterations == 300
     assert solution.evaluations < 600
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_an_l1_penalty_alone_where_rows_never_occur(scale):
+    # The Hessian is nearly singular there, and coordinates come to 0 on the way. θ by proximal Newton steps to 1e-10.
+    model = ff.BoltzmannMachine(5)
+    rows = [[1, 0, 1, 0, 0], [0, 1, 0, 0, 1], [0, 0, 1, 0, 1]]
+    counts = scale * np.array([47574.0, 18793, 62776])
+    given: dict[str, Any] = {"sample_weight": counts, "weight_kind": "counts", "l1": 0.5672 * scale}
+    fit = ff.fit(model, rows, "PL1", check_drift=False, **given)
+    assert fit.converged
+    assert fit.evaluations < 200
+    assert fit.objective == pytest.approx(-63.153812 * scale, rel=1e-6)
+    expected = [0, 11.592, 0, -23.803, -22.874, 0, 10.663, -11.337, 11.666, -10.408]
+    np.testing.assert_allclose(fit.theta, expected, atol=0.02)
+
+
+def test_groups_of_couplings_where_states_never_occur():
+    # Optimality of each table of couplings: its gradient has the length of the penalty and its direction.
+    rows, counts = [[0, 2], [1, 2], [2, 0], [2, 1]], [21133.0, 22090, 85927, 30324]
+    fit = ff.fit(ff.Potts(2, 3), rows, "PL1", sample_weight=counts, weight_kind="counts", group_l1=0.612)
+    assert fit.converged
+    assert fit.evaluations < 250
+    slope = fit.objective_function.value_grad(fit.theta)[1][:9]
+    np.testing.assert_allclose(-slope, 0.612 * fit.theta[:9] / np.linalg.norm(fit.theta[:9]), atol=1e-3)

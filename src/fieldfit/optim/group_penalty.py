@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fieldfit.optim.proximal_points import ProximalPoints
-from fieldfit.optim.quadratic_model import HessianModel, QuadraticModel
+from fieldfit.optim.quadratic_model import QuadraticModel
+from fieldfit.optim.remaining import RIDGE, newton_move
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray
 
 #: A model is minimised by at most this many Newton steps, each halved this often, or proximal gradient steps. Few of them
@@ -128,7 +129,7 @@ class GroupPenalty:
 
     def lowest(
         self,
-        model: QuadraticModel | HessianModel,
+        model: QuadraticModel,
         free: IntArray,
         gradient: FloatArray,
         x: FloatArray,
@@ -148,10 +149,24 @@ class GroupPenalty:
             step = step_model.by_gradients(ProximalPoints(group, self._strength, metric), metric, tol)
         return step if np.isfinite(step).all() else None
 
-    def completed(
-        self, hessian: FloatArray, free: IntArray, gradient: FloatArray, x: FloatArray, step: FloatArray
-    ) -> FloatArray:
-        """The ``step`` that `lowest` gave, which has come to its end."""
+    def newton(
+        self, hessian: FloatArray, free: IntArray, gradient: FloatArray, x: FloatArray, tol: float
+    ) -> FloatArray | None:
+        """The Newton step (k,) on ``free`` among groups that are not 0, where norms are smooth; None without a factor."""
+        group, norms = self._group[free], self._norms(x, free)
+        away = np.flatnonzero((group < 0) | (np.append(norms, 0.0)[group] > 0))  # −1 is the last place
+        slope = gradient.copy()
+        curved = hessian + RIDGE * np.diag(hessian).max(initial=0.0) * np.eye(len(free))
+        for number in np.unique(group[away][group[away] >= 0]):
+            places, norm, strength = np.flatnonzero(group == number), norms[number], self._strength[number]
+            unit = x[places] / norm
+            slope[places] += strength * unit
+            curved[np.ix_(places, places)] += strength / norm * (np.eye(len(places)) - np.outer(unit, unit))
+        move = newton_move(curved[np.ix_(away, away)], slope[away])
+        if move is None:
+            return None
+        step = np.zeros(len(free))
+        step[away] = move
         return step
 
     def _outside(self, free: IntArray) -> BoolArray:

@@ -11,14 +11,12 @@ import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.optim.quadratic_model import HessianModel, QuadraticModel
-from fieldfit.optim.remaining import newton_move
+from fieldfit.optim.remaining import RIDGE, newton_move
 from fieldfit.threads import get_threads
 from fieldfit.types import FieldfitError, FloatArray, IntArray
 
-#: Coordinates that may come to 0 while a step is completed.
-_MOST_CORNERS = 100
-#: What is added to the diagonal, as a share of its largest entry.
-_RIDGE = 1e-13
+#: Passes of coordinate descent for a Newton step, and coordinates that may come to 0 after that.
+_MOST_PASSES, _MOST_CORNERS = 500, 100
 
 
 class L1Penalty:
@@ -94,16 +92,20 @@ class L1Penalty:
         )
         return step if np.isfinite(step).all() else None
 
-    def completed(
-        self, hessian: FloatArray, free: IntArray, gradient: FloatArray, x: FloatArray, step: FloatArray
-    ) -> FloatArray:
-        """A ``step`` that `lowest` gave for a Hessian (k, k), moved to the minimum in its orthant.
+    def newton(
+        self, hessian: FloatArray, free: IntArray, gradient: FloatArray, x: FloatArray, tol: float
+    ) -> FloatArray | None:
+        """The step (k,) on ``free`` to the minimum of gᵀd + ½dᵀHd + Σ l1 |x + d|.
 
-        Coordinate descent is slow where the Hessian is nearly singular. Coordinates that come to 0 on the way stay there.
+        Coordinate descent is slow where H is nearly singular, so its result is moved to the minimum in its orthant.
+        Coordinates that come to 0 on the way stay there.
         """
-        l1, step = self.weights[free], step.copy()
+        step = self.lowest(HessianModel(hessian), free, gradient, x, 1.0, tol, _MOST_PASSES)
+        if step is None:
+            return None
+        l1 = self.weights[free]
         # Where the Hessian is singular, as without a quadratic penalty, the way leads far, to the next corner.
-        hessian = hessian + _RIDGE * np.diag(hessian).max(initial=0.0) * np.eye(len(free))
+        hessian = hessian + RIDGE * np.diag(hessian).max(initial=0.0) * np.eye(len(free))
         for _ in range(_MOST_CORNERS):
             point = x + step
             away = np.flatnonzero(point)

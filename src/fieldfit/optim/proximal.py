@@ -24,7 +24,7 @@ from fieldfit.optim.l1_penalty import L1Penalty
 from fieldfit.optim.line_search import SUFFICIENT_DECREASE, VALUE_NOISE, SearchOutcome
 from fieldfit.optim.memory import moved_vector
 from fieldfit.optim.orthant import OrthantSteps, step_in_orthant
-from fieldfit.optim.quadratic_model import HessianModel, QuadraticModel
+from fieldfit.optim.quadratic_model import QuadraticModel
 from fieldfit.optim.remaining import NewtonStep
 from fieldfit.optim.settling import Settling
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, Callback, Solution, Status
@@ -40,8 +40,8 @@ FEW_PAIRS, MANY_PARAMETERS = 6, 1_000_000
 _FORCING, _PASSES = 0.1, 50
 #: How often an orthant-wise step is halved before proximal steps take over.
 _SHORTER = 8
-#: Newton steps with the penalty: their largest number of coordinates, and the same for their solution.
-_MOST_BY_HESSIAN, _EXACT, _EXACT_PASSES = 500, 1e-9, 500
+#: Newton steps with the penalty: their largest number of coordinates, and what is left of the gradient.
+_MOST_BY_HESSIAN, _EXACT = 500, 1e-9
 
 
 def minimise_proximal(
@@ -160,7 +160,7 @@ class _Descent(Descent):
         return self._penalty.pseudo
 
     def newton_step(self, settling: Settling, *, exact: bool = False) -> NewtonStep | None:
-        """The step to the minimum of the quadratic model by the Hessian with the penalty, which may end at corners."""
+        """The Newton step by the Hessian with the penalty, which may end at corners."""
         at, free = self.current, self._penalty.free(self.current.x)
         matrix = settling.affordable_matrix(self.own_work - self.spending.total)
         if matrix is None or len(free) > _MOST_BY_HESSIAN:
@@ -169,12 +169,11 @@ class _Descent(Descent):
         hessian = matrix(at.x)[np.ix_(free, free)]
         if not np.isfinite(hessian).all():
             return None
-        x, gradient = at.x[free], at.gradient[free]
-        step = self._penalty.lowest(HessianModel(hessian), free, gradient, x, 1.0, _EXACT * at.norm, _EXACT_PASSES)
+        step = self._penalty.newton(hessian, free, at.gradient[free], at.x[free], _EXACT * at.norm)
         if step is None:
             return None
         whole = np.zeros(len(at.x))
-        whole[free] = self._penalty.completed(hessian, free, gradient, x, step)
+        whole[free] = step
         return NewtonStep(whole, exact=True)
 
     def slope_change(self, x: FloatArray) -> FloatArray:

@@ -126,12 +126,7 @@ class HessianModel:
         self._hessian = 0.5 * (hessian + hessian.T)
 
     def matrix(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """As `QuadraticModel.matrix`, for the same coordinates."""
-        scale, rows, inverse = self.factors(free, first_scale)
-        return scale, inverse, rows
-
-    def factors(self, free: IntArray, first_scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """As `QuadraticModel.factors`: D is the diagonal of H, so that no digits of it are lost in the difference."""
+        """As `QuadraticModel.matrix`: with the diagonal of H, so that none of its digits are lost in the difference."""
         diagonal = np.diag(self._hessian)
         scale = np.maximum(diagonal, _LEAST_DIAGONAL * diagonal.max(initial=0.0))
-        return scale, np.eye(len(scale)), np.diag(diagonal) - self._hessian
+        return scale, np.diag(diagonal) - self._hessian, np.eye(len(scale))

@@ -28,6 +28,8 @@ _SHARE_OF_WORK = 1 / 2
 #: The same with ordinary data and more parameters than _NOT_MANY, where that would cost too much. Data are ordinary if the
 #: bound that the penalty gives is at most _ORDINARY times too large; with very many samples it is larger.
 _SMALLER_SHARE, _NOT_MANY, _ORDINARY = 1 / 16, 500, 1e4
+#: What may be added to the diagonal of a Hessian that is singular, as a share of its largest entry.
+RIDGE = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +84,8 @@ class Remainder:
     def step(self) -> NewtonStep | None:
         """The Newton step, about; None where it is too expensive or cannot be computed."""
         matrix = self._matrix
-        found = self._conjugate() if self._steps else None
-        return self._factorised(matrix) if matrix is not None and not (found and found.exact) else found
+        near = self._conjugate() if self._steps else None
+        return self._factorised(matrix) if matrix is not None and not (near and near.exact) else near
 
     def exact_step(self) -> NewtonStep | None:
         """The Newton step by the Hessian; None where that is not affordable or not positive definite."""
