@@ -204,3 +204,12 @@ def test_the_full_likelihood_costs_what_it_costs_in_one_table(policy, monkeypatc
         assert abs(split - whole) <= 3  # the first stages end elsewhere
     reweighted = fit.problem.with_betas(np.array([0.5]))
     assert reweighted.hessian_evaluations == made[5][3]
+
+
+def test_the_summary_counts_the_second_stage():
+    model, values = boltzmann()
+    for policy in ("PL1 >> FL", "FL"):
+        whole, split = ff.fit(model, values, policy), ff.fit(model, values, policy, shards=2)
+        assert split.cost == whole.cost
+        assert split.cost.components > 0
+        assert f": {whole.cost.components:,} components" in split.summary()
