@@ -216,7 +216,24 @@ class Dataset(ABC):
         return self.subset(positive).unweighted()
 
     def by_piece(self, function: Callable[[Dataset], T]) -> list[T]:
-        """What ``function`` gives for the samples of each piece; all samples are one piece unless they are `in_pieces`."""
+        """Compute something from the samples of each piece, where they are held.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a dataset.
+
+        Returns
+        -------
+        list
+            The results, one for each piece; one for all samples unless these are `in_pieces`.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2).read([[0, 1], [1, 1], [0, 0]]).by_piece(lambda samples: samples.n)
+        [3]
+        """
         return [function(self)]
 
     def draw(self, most: int, random: np.random.Generator) -> Self:
