@@ -39,6 +39,23 @@ def test_samples_that_separate_are_named_and_second_stages_left_out(n):
         ff.refine(fit, "FL")
 
 
+@pytest.mark.parametrize("together", [0, 1])  # never together, and once in the last part
+def test_pieces_that_separate_are_named_as_in_one_table(together, tmp_path):
+    x = samples(6000, together)[::-1]
+    for number, part in enumerate(np.array_split(x, 3)):
+        header = ",".join(MODEL.names)
+        np.savetxt(tmp_path / f"{number}.csv", part, fmt="%d", delimiter=",", header=header, comments="")
+    pieces = str(tmp_path / "*.csv")
+    here, there = (ff.plan(MODEL, data, policies=["PL1"]) for data in (x, pieces))
+    assert there.survey.pilot.separated == here.survey.pilot.separated == (("x0:x1",) if not together else ())
+    assert there.caution == here.caution
+    dataset = ff.fit(MODEL, pieces, "PL1", sigma2=1.0).prepared.dataset
+    expected, directions = (MODEL.boundary_directions(samples) for samples in (MODEL.read(x), dataset))
+    assert (directions is None) == (expected is None) == bool(together)
+    if expected is not None:
+        np.testing.assert_array_equal(directions.toarray(), expected.toarray())
+
+
 @pytest.mark.slow
 def test_a_pilot_that_separates_says_nothing_where_all_samples_do_not():
     plan = ff.plan(MODEL, samples(40_000, 1))

@@ -86,6 +86,21 @@ def test_workers_share_the_work_of_a_fit(model, samples):
     assert slow.seconds(unit) == pytest.approx(expected)
 
 
+def test_sums_that_shards_share_are_counted_once():
+    model = ff.BoltzmannMachine(13, biases=True)
+    values = model.sample(np.zeros(model.n_parameters), 300, random_state=1).values
+    costs = ff.plan(model, values, policies=["FL"], shards=30).survey.costs
+    place = next(k for k, part in enumerate(costs.ingredients) if str(part.law) == "FL")
+    unit = np.eye(len(costs.ingredients))[place]
+    work, steps = costs._work(unit)
+    assert work["once_eliminate1"] == work["eliminate1"] > 0
+    whole = steps[0].equivalents * costs.rates.evaluation_seconds(work)
+    sums = steps[0].equivalents * costs.rates.evaluation_seconds({"eliminate1": work["eliminate1"]})
+    rest = costs.rates.fit_seconds + steps[0].overhead + 30 * costs.rates.setup_seconds(work) + costs.reading
+    messages = steps[0].equivalents * costs.shards.overhead
+    assert costs.seconds(unit) == pytest.approx(rest + messages + whole + 29 * (whole - sums), rel=0.05)
+
+
 @pytest.mark.slow
 def test_a_plan_on_workers_is_fitted_there(model, samples, files):
     distributed = pytest.importorskip("distributed")

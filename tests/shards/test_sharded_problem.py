@@ -8,6 +8,8 @@ import pytest
 
 import fieldfit as ff
 from fieldfit.data.sequences import Sequences
+from fieldfit.inference import ProgramSet
+from fieldfit.models.field_information import Lattice
 from fieldfit.shards.backend import LocalBackend
 from fieldfit.types import ConvergenceWarning, DataError, FieldfitError, WidthError
 
@@ -172,3 +174,42 @@ def test_rows_too_wide_are_numbered_among_all_samples():
     with pytest.raises(WidthError, match=r"part 2 .* row 17 ") as caught:
         ff.fit(ff.BoltzmannMachine(30, biases=True), table, "PL1", sigma2=1.0, shards=4)
     assert caught.value.rows.tolist() == [17]
+
+
+@pytest.mark.parametrize(("policy", "m"), [("FL", 13), ("FL", 10), ("PL1 >> FL", 13)])
+def test_the_full_likelihood_costs_what_it_costs_in_one_table(policy, m, monkeypatch):
+    """Counts the sums over states and the Hessians of a fit; of r > 32 parameters, where products are not made at once."""
+    model = ff.BoltzmannMachine(m, biases=True)
+    values = model.sample(np.linspace(-0.4, 0.5, model.n_parameters), 400, random_state=1).values
+    counts = {"sums": 0, "lattices": 0}
+    run, covariance = ProgramSet.run, Lattice.covariance
+
+    def counted_run(self, log_tables, configurations, **outputs):
+        counts["sums"] += 1
+        return run(self, log_tables, configurations, **outputs)
+
+    def counted_covariance(self, log_tables):
+        counts["lattices"] += 1
+        return covariance(self, log_tables)
+
+    monkeypatch.setattr(ProgramSet, "run", counted_run)
+    monkeypatch.setattr(Lattice, "covariance", counted_covariance)
+    made = {}
+    for shards in (None, 5):
+        counts.update(sums=0, lattices=0)
+        fit = ff.fit(model, values, policy, sigma2=10.0, shards=shards)
+        made[shards] = (fit.evaluations, counts["sums"], counts["lattices"], fit.problem.hessian_evaluations)
+    assert made[None][2] > 0
+    for whole, split in zip(made[None], made[5], strict=True):
+        assert abs(split - whole) <= 3  # the first stages end elsewhere
+    reweighted = fit.problem.with_betas(np.array([0.5]))
+    assert reweighted.hessian_evaluations == made[5][3]
+
+
+def test_the_summary_counts_the_second_stage():
+    model, values = boltzmann()
+    for policy in ("PL1 >> FL", "FL"):
+        whole, split = ff.fit(model, values, policy), ff.fit(model, values, policy, shards=2)
+        assert split.cost == whole.cost
+        assert split.cost.components > 0
+        assert f": {whole.cost.components:,} components" in split.summary()

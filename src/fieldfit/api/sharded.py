@@ -99,7 +99,7 @@ class ShardedPrepared(Prepared):
     @property
     def cost(self) -> Cost | None:
         """The cost of one evaluation."""
-        if isinstance(self.problem, ShardedProblem) and isinstance(self.dataset, ShardedDataset):
+        if isinstance(self.problem, ShardedProblem) and isinstance(self.selection, RemoteSelection):
             return self.problem.cost
         return super().cost
 

@@ -8,8 +8,9 @@ samples they stand for, the copies themselves, and random parts of the samples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike
 from fieldfit.arguments import one_of, real_array, unmasked
 from fieldfit.types import DataError, FloatArray, IntArray
 
+T = TypeVar("T")
 #: Copies of counted samples that a dataset may be expanded to.
 MOST_COPIES = 200_000_000
 #: Whole numbers above this are not exact as doubles.
@@ -212,6 +214,27 @@ class Dataset(ABC):
         if np.ptp(self.sample_weight[positive]) > 1e-12 * float(self.sample_weight.max()):
             return None
         return self.subset(positive).unweighted()
+
+    def by_piece(self, function: Callable[[Dataset], T]) -> list[T]:
+        """Compute something from the samples of each piece, where they are held.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a dataset.
+
+        Returns
+        -------
+        list
+            The results, one for each piece; one for all samples unless these are `in_pieces`.
+
+        Examples
+        --------
+        >>> import fieldfit as ff
+        >>> ff.BoltzmannMachine(2).read([[0, 1], [1, 1], [0, 0]]).by_piece(lambda samples: samples.n)
+        [3]
+        """
+        return [function(self)]
 
     def draw(self, most: int, random: np.random.Generator) -> Self:
         """Draw some of the samples at random, each with the same probability.

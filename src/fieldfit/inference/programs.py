@@ -223,6 +223,27 @@ class Configurations:
         """How many configurations there are in all."""
         return int(self.config_ptr[-1])
 
+    @cached_property
+    def _base_ptr(self) -> IntArray:
+        """Where the bases of each program start."""
+        factors = np.array([len(program.factors) for program in self.programs.programs], dtype=np.int64)
+        return np.concatenate(([0], np.cumsum(np.diff(self.config_ptr) * factors))).astype(np.int64)
+
+    def only(self, place: int) -> Configurations:
+        """Those of one program."""
+        counts = np.zeros(len(self.config_ptr) - 1, dtype=np.int64)
+        counts[place] = self.config_ptr[place + 1] - self.config_ptr[place]
+        bases = self.bases[self._base_ptr[place] : self._base_ptr[place + 1]]
+        return Configurations(self.programs, _pointers(counts, np.int64), bases)
+
+    def without(self, places: Sequence[int]) -> Configurations:
+        """Those of all other programs; a view of the bases where these are in one piece."""
+        counts = np.diff(self.config_ptr)
+        counts[list(places)] = 0
+        ends = [0, *(end for p in sorted(places) for end in self._base_ptr[p : p + 2].tolist()), len(self.bases)]
+        pieces = [self.bases[start:stop] for start, stop in zip(ends[::2], ends[1::2], strict=True) if start < stop]
+        return Configurations(self.programs, _pointers(counts, np.int64), _cat(pieces, np.int64))
+
 
 class ProgramSet:
     """Many programs over one graph, as the kernel takes them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence, Set
 from functools import cached_property
-from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpack
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpack, cast
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.problem import Problem
 from fieldfit.models.rows_problem import compile_apart
 from fieldfit.models.sum_problem import compile_by
+from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.types import Arrays, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 _SMALLEST_STATE, _LARGEST_STATE = 1e-50, 1e50
 #: Fewest bytes of a fit for each parameter: PL1 of 1,500 and 3,000 variables, all pairs, took 460 to 550.
 _BYTES_OF_PARAMETER = 400
+#: Fewest variables from which one block of all of them is left to the general problem: with 9 both take the same time.
+_LARGE_FIELD = 10
 
 
 def _two_numbers(states: Sequence[object]) -> bool:
@@ -340,7 +343,13 @@ class BoltzmannMachine(FieldModel):
         kernel = MissingPairwiseProblem if missing else PairwiseProblem
 
         def is_fast(part: FamilySelection) -> bool:
-            return not self.observed and (sums_states(self, codes, [part]) if missing else pairwise_supports(part))
+            if self.observed:
+                return False
+            return sums_states(self, codes, [part]) if missing else pairwise_supports(part) and not is_whole(part)
+
+        def is_whole(part: FamilySelection) -> bool:
+            # One block of all variables is the same sum for all samples, and the general problem remembers it.
+            return self.m >= _LARGE_FIELD and cast(FieldFamily, part.family).block_size == self.m
 
         fast = is_fast, lambda some: kernel(codes, self._pairwise_parameters, some.parts)
 

@@ -8,11 +8,14 @@ so there is no standard error. Which parameters are affected depends on the para
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fieldfit.data.samples import Table
+from fieldfit.data.dataset import Dataset
+from fieldfit.data.samples import Table, as_table
 from fieldfit.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -34,20 +37,21 @@ _MOST_SHARING = 20_000
 _AFFECTED_SHARE = 0.1
 
 
-def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
+def boundary_directions(model: FieldModel, dataset: Dataset) -> csr_array | None:
     """Directions (k, r) of θ, one a row: of joint states that never occur, and of statistics that never vary.
 
     None if every joint state of every factor occurs. Factors with a variable that is missing in some sample are
     skipped: summed over it, the likelihood may have a maximum.
     """
-    observed = _observed_entries(model, table)
+    observed, variables = np.zeros(model.graph.table_size, dtype=bool), np.ones(model.m, dtype=bool)
+    for packed, known in dataset.by_piece(partial(_occurring, model)):
+        observed |= np.unpackbits(packed, count=len(observed)).astype(bool)
+        variables &= known
     if observed.all():
         return None
     from scipy.sparse import csr_array, vstack
 
-    complete: BoolArray = np.append((table.codes >= 0).all(axis=0), True)[model.graph.scope_matrix].min(
-        axis=1, initial=True
-    )
+    complete: BoolArray = np.append(variables, True)[model.graph.scope_matrix].min(axis=1, initial=True)
     constant = np.flatnonzero(_constant(model, observed, complete))
     units = csr_array(
         (np.ones(len(constant)), (np.arange(len(constant)), constant)), shape=(len(constant), model.n_parameters)
@@ -59,6 +63,13 @@ def boundary_directions(model: FieldModel, table: Table) -> csr_array | None:
     empty = np.flatnonzero(~observed & possible)
     states = _of_states(model, empty) if len(empty) else None
     return units if states is None else vstack([units, states]).tocsr()
+
+
+def _occurring(model: FieldModel, dataset: Dataset) -> tuple[NDArray[np.uint8], BoolArray]:
+    """The observed entries as packed bits, and which variables (m,) are never missing."""
+    table = as_table(dataset)
+    known: BoolArray = np.all(table.codes >= 0, axis=0)
+    return np.packbits(_observed_entries(model, table)), known
 
 
 def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:

@@ -7,6 +7,7 @@
 | configuration       | distinct configuration of the clamped variables, for each factor of its sum                 |
 | eliminate1          | entry of the tables of a configuration, for each factor of it, alone in its sum             |
 | eliminate8          | the same where eight configurations run side by side, rounded up to whole eights            |
+| once_…              | the part of a kind that the shards of a process share                                       |
 | setup_field_call    | compiling                                                                                   |
 | setup_program       | different sum                                                                               |
 | setup_factor        | factor of a sum                                                                             |
@@ -27,7 +28,8 @@ import numpy as np
 
 from fieldfit.inference.templates import MOST_MESSAGE_CELLS
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.work import Work
+from fieldfit.models.joint_sums import is_joint
+from fieldfit.models.work import ONCE, Work
 from fieldfit.policies.laws.base import Share
 from fieldfit.policies.structure import BoundFamily
 from fieldfit.threads import SMALL_WORK
@@ -50,13 +52,15 @@ class EliminationWork:
     cost: FloatArray = field(repr=False)  # of each sum: products over entries of its tables for a configuration
     cells: FloatArray = field(repr=False)  # of each sum: numbers that it holds at once
     members: FloatArray = field(repr=False)  # of each sum: its factors
+    joint: FloatArray = field(repr=False)  # of each sum: 1 if all samples and shards share it, else 0
 
     @classmethod
     def of(cls, problem: FieldProblem, family: BoundFamily, n: int) -> EliminationWork:
         """From the family compiled with everything selected on a part of the samples."""
         factors = problem.fixed_entries / max(1, problem.n_samples * int(family.size or 1))
         use = problem.configuration_use()
-        return cls(n, int(family.size or 1), problem.arrays.graph.table_size, factors, *use)
+        joint = np.array([is_joint(program) for program in problem.programs.programs], dtype=np.float64)
+        return cls(n, int(family.size or 1), problem.arrays.graph.table_size, factors, *use, joint)
 
     def work(self, share: Share) -> Work:
         """Distinct configurations among the selected samples."""
@@ -76,6 +80,8 @@ class EliminationWork:
             "configuration": float(counts @ self.members),
             "eliminate1": float(counts[~wide] @ self.cost[~wide]),
             "eliminate8": float(_LANES * batches[wide] @ self.cost[wide]),
+            ONCE["configuration"]: float(counts @ (self.joint * self.members)),
+            ONCE["eliminate1"]: float(counts @ (self.joint * self.cost)),
             "elimination_tasks": min(_MOST_CHUNKS, float(np.ceil(batches.sum()))) if threaded else 1.0,
             "setup_field_call": 1.0,
             "setup_program": float(len(self.cost)),

@@ -280,8 +280,8 @@ class FieldModel(FieldInference):
     determined_contrasts = identification.determined_contrasts
 
     def boundary_directions(self, dataset: Dataset) -> csr_array | None:
-        """Directions of θ (k, r) along which the likelihood never decreases; None if there are none, or in pieces."""
-        return None if dataset.in_pieces else boundary_directions(self, as_table(dataset))
+        """Directions of θ (k, r) along which the likelihood never decreases; None if there are none."""
+        return boundary_directions(self, dataset)
 
     @property
     def n_states(self) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fieldfit.inference import FactorGraph, ProgramCompiler
 from fieldfit.inference.programs import Program
+from fieldfit.models.joint_sums import JointSums
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Component
@@ -43,6 +44,11 @@ class FieldArrays:
     def transposed(self) -> csc_array:
         """Fᵀ, computed once: for a small field SciPy's transpose takes as long as the product."""
         return self.features.T
+
+    @cached_property
+    def sums(self) -> JointSums:
+        """Sums that depend on θ only, for all problems of the model in this process."""
+        return JointSums()
 
     def log_tables(self, theta: FloatArray) -> FloatArray:
         """Flat log tables at θ."""

@@ -26,6 +26,7 @@ import numpy as np
 
 from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.inference.programs import Program
+from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Lattice:
             along[:, 0] += along[:, 1] if along.shape[1] == 2 else along[:, 1:].sum(axis=1)
         single = array[self.index]
         joint = np.where(self.exclusive, 0.0, array[self.union])
-        result: FloatArray = self.features.T @ ((joint - np.outer(single, single)) @ self.features)
+        with one_blas_thread():  # the same bits in processes with other numbers of threads
+            result: FloatArray = self.features.T @ ((joint - np.outer(single, single)) @ self.features)
         return result
 
 

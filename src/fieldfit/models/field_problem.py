@@ -38,6 +38,7 @@ from fieldfit.models.field_information import (
     small_covariances,
     state_entries,
 )
+from fieldfit.models.joint_sums import Runs, is_joint, joint_marginals
 from fieldfit.models.located import LocatedScores
 from fieldfit.models.problem import Problem
 from fieldfit.models.work import FamilyWork
@@ -91,6 +92,7 @@ class FieldProblem(Problem):
             if len(needed) < self.configurations.count:
                 self._used, self._needed = self._subset(needed, self._program_of(needed))[0], needed
                 self._usage = self._usage[:, needed]
+        self._runs = Runs(self._used, self.arrays.sums)
         self._count_total = np.asarray(self._counts.sum(axis=0)).ravel()
         self._usage_total = np.asarray(self._usage.sum(axis=0)).ravel()
 
@@ -176,7 +178,7 @@ class FieldProblem(Problem):
         counts, usage = self._weighted(row_weight)
         log_z = np.empty(self._used.count)
         expected = np.zeros(self.arrays.graph.table_size)
-        self.programs.run(log_tables, self._used, weight=usage, log_z=log_z, marginals=expected)
+        self._runs.run(log_tables, weight=usage, log_z=log_z, marginals=expected)
         used = counts != 0
         value = float(counts[used] @ log_tables[used] + usage @ log_z)
         return value, self.arrays.transposed @ (counts + expected)
@@ -186,9 +188,7 @@ class FieldProblem(Problem):
         log_tables = self._log_tables(theta)
         _, usage = self._weighted(row_weight)
         change = np.zeros(self.arrays.graph.table_size)
-        self.programs.run(
-            log_tables, self._used, weight=usage, direction=self.arrays.features @ v, marginal_slope=change
-        )
+        self._runs.run(log_tables, weight=usage, direction=self.arrays.features @ v, marginal_slope=change)
         result: FloatArray = self.arrays.transposed @ change
         return result
 
@@ -196,7 +196,7 @@ class FieldProblem(Problem):
         """m_θ(X_i, Z_i) for each sample."""
         log_tables = self._log_tables(theta)
         log_z = np.empty(self._used.count)
-        self.programs.run(log_tables, self._used, log_z=log_z)
+        self._runs.run(log_tables, log_z=log_z)
         result: FloatArray = self._counts @ log_tables + self._usage @ log_z
         return result
 
@@ -205,7 +205,7 @@ class FieldProblem(Problem):
         log_tables = self._log_tables(theta)
         direction = self.arrays.features @ v
         slope = np.empty(self._used.count)
-        self.programs.run(log_tables, self._used, direction=direction, slope=slope)
+        self._runs.run(log_tables, direction=direction, slope=slope)
         result: FloatArray = self._counts @ direction + self._usage @ slope
         return result
 
@@ -256,22 +256,32 @@ class FieldProblem(Problem):
         small: list[SmallSums] = []
         left, numbers = [], 0
         program_of = self._program_of(self._needed)
-        finite = bool(np.isfinite(log_tables).all())
         for place in np.unique(program_of[usage != 0]).tolist():
             of_program = np.flatnonzero((program_of == place) & (usage != 0))
             program = self.programs.programs[place]
-            which, lattice = self._short_sums(place)
+            which, _ = self._short_sums(place)
             if which is not None and numbers + which.size * len(of_program) <= MOST_STATE_ENTRIES:
                 numbers += which.size * len(of_program)
                 block = self._bases_of(place)[self._needed[of_program] - self.configurations.config_ptr[place]]
                 small.append(SmallSums(which, self.programs.entries(place, block), usage[of_program]))
-            elif lattice is not None and finite and not program.boundary:
-                result += usage[of_program].sum() * lattice.covariance(log_tables)
+            elif is_joint(program):
+                result += usage[of_program].sum() * self._joint_covariance(place, log_tables)
             else:
                 left.append(of_program)
         if small:
             result += small_covariances(small, log_tables, self.arrays.features)
         return result, np.concatenate(left) if left else np.empty(0, dtype=np.int64)
+
+    def _joint_covariance(self, place: int, log_tables: FloatArray) -> FloatArray:
+        """Cov(F) of a joint program, over its lattice or as derivatives of the marginals."""
+        program, (_, lattice) = self.programs.programs[place], self._short_sums(place)
+
+        def make() -> FloatArray:
+            if lattice is not None and np.isfinite(log_tables).all():
+                return lattice.covariance(log_tables)
+            return self._slopes(log_tables, self.configurations.only(place), np.ones(1))
+
+        return self.arrays.sums.at(log_tables, "covariance", program, make)
 
     def _short_sums(self, place: int) -> tuple[IntArray | None, Lattice | None]:
         """A program's sum state by state, and as a lattice; kept, because they do not depend on θ."""
@@ -280,7 +290,10 @@ class FieldProblem(Problem):
             which = state_entries(program)
             # In a sparse graph the derivatives along all columns of F take less than a sum over all states.
             short = which is None and _lattice_evaluations(program) <= 2.0 * self.n_parameters
-            lattice = lattice_of(self.arrays.graph, program, self.arrays.features) if short else None
+            lattice = None
+            if short and not program.boundary:
+                graph, features = self.arrays.graph, self.arrays.features
+                lattice = self.arrays.sums.lattice(program, lambda: lattice_of(graph, program, features))
             self._short[place] = which, lattice
         return self._short[place]
 
@@ -372,7 +385,16 @@ class FieldProblem(Problem):
         lengths = self.programs.entry_counts[program_of]
         indptr = np.concatenate(([0], np.cumsum(lengths)))
         each = np.empty(int(indptr[-1]))
-        self.programs.run(log_tables, chosen, each=each, each_start=indptr[:-1].astype(np.int64))
+        joint = [place for place in np.unique(program_of).tolist() if is_joint(self.programs.programs[place])]
+        for place in joint:
+            program, single = self.programs.programs[place], self.configurations.only(place)
+            marginals = joint_marginals(self.arrays.sums, program, single, log_tables)[1:]
+            line = int(np.searchsorted(program_of, place))
+            each[indptr[line] : indptr[line + 1]] = marginals[entries[indptr[line] : indptr[line + 1]]]
+        clamped = ~np.isin(program_of, joint)
+        if clamped.any():
+            starts = indptr[:-1][clamped].astype(np.int64)
+            self.programs.run(log_tables, chosen.without(joint), each=each, each_start=starts)
         return csr_array((each, entries, indptr), shape=(len(needed), self.arrays.graph.table_size))
 
     def _program_of(self, needed: IntArray) -> IntArray:
@@ -411,7 +433,7 @@ class FieldProblem(Problem):
         for sample in range(self.n_samples):
             counts, usage = self._weighted(np.eye(1, self.n_samples, sample).ravel())
             expected = np.zeros(graph.table_size)
-            self.programs.run(log_tables, self._used, weight=usage, marginals=expected)
+            self._runs.run(log_tables, weight=usage, marginals=expected)
             residual = csr_array((counts + expected, np.arange(graph.table_size), graph.offsets), shape=shape)
             terms.append((residual @ self.arrays.features).toarray())
         first, factors = graph.scope_matrix[:, 0], len(graph.scopes)

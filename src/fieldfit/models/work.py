@@ -27,6 +27,8 @@ SERIAL = ("call", "field_call", "sums", "table")
 #: Kinds that exact sums split into "elimination_tasks"; every other kind is split into "pairwise_tasks".
 ELIMINATION = ("configuration", "eliminate1", "eliminate8")
 TASKS = ("pairwise_tasks", "elimination_tasks")
+#: The kinds that say how much of another kind the shards of a process share. They are no operations of their own.
+ONCE = {"configuration": "once_configuration", "eliminate1": "once_eliminate1"}
 #: Prefix of the kinds that are counted once for a fit.
 _SETUP = "setup"
 #: Kinds that families of one fit share: their work is the maximum over the families, not the sum.

@@ -36,7 +36,7 @@ from fieldfit.models.field import FieldModel
 from fieldfit.models.mrf import MarkovRandomField
 from fieldfit.models.potts import Potts
 from fieldfit.models.problem import Problem
-from fieldfit.models.work import ELIMINATION, SERIAL, TASKS, Work, clock, is_setup, least_seconds
+from fieldfit.models.work import ELIMINATION, ONCE, SERIAL, TASKS, Work, clock, is_setup, least_seconds
 from fieldfit.planner.costs import policy_work
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
@@ -298,7 +298,8 @@ def _solve_rates(timed: list[CalibrationRun], *, setup: bool) -> tuple[dict[str,
     """Non-negative rates with the least squared relative errors, and the median relative error."""
     from scipy.optimize import nnls
 
-    kinds = sorted({kind for run in timed for kind in run.work if is_setup(kind) == setup and kind not in TASKS})
+    known = {kind for run in timed for kind in run.work if is_setup(kind) == setup}
+    kinds = sorted(known.difference(TASKS, ONCE.values()))
     design = np.array([[run.work.get(kind, 0.0) for kind in kinds] for run in timed])
     measured = np.array([min(run.setups) if setup else float(np.median(run.evaluations)) for run in timed])
     # Each row divided by its time, columns scaled for the solver.

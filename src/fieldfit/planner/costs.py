@@ -22,7 +22,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
-from fieldfit.models.work import TASKS, Line, TimedWork, Work, clock, combine, is_setup, typical_seconds
+from fieldfit.models.work import ONCE, TASKS, Line, TimedWork, Work, clock, combine, is_setup, typical_seconds
 from fieldfit.planner.convergence import Steps
 from fieldfit.planner.request import Shards
 from fieldfit.policies import Policy
@@ -94,7 +94,9 @@ class FitCosts:
         compiled, evaluation = self.rates.setup_seconds(work), self.rates.evaluation_seconds(work)
         if self.shards is not None:
             times = self.shards.times(self.n if self._everything(lam) else self.copies)
-            compiled, evaluation = times * compiled, times * evaluation + self.shards.overhead
+            shared = self.rates.evaluation_seconds({kind: work.get(once, 0.0) for kind, once in ONCE.items()})
+            again = (times - 1.0) * max(evaluation - shared, 0.0)
+            compiled, evaluation = times * compiled, evaluation + again + self.shards.overhead
         setup = self.reading + self.rates.fit_seconds + compiled + max((s.overhead for s in taken), default=0.0)
         return setup + max((s.equivalents for s in taken), default=0.0) * evaluation
 
@@ -114,7 +116,7 @@ class FitCosts:
         steps = [alone.as_start() for alone in whole] if as_start else whole
         slowest = max(steps, key=lambda alone: alone.equivalents, default=None)
         share = slowest.start if as_start and slowest is not None else 1.0
-        skipped = ("call", "field_call", "seconds", *TASKS)
+        skipped = ("call", "field_call", "seconds", *TASKS, *ONCE.values())
         counted = math.fsum(n for kind, n in work.items() if not is_setup(kind) and kind not in skipped)
         return FitCost(
             self.seconds(lam, slowest) + more.seconds,

@@ -6,6 +6,7 @@ import secrets
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import cast
 
@@ -136,6 +137,11 @@ class ShardedProblem(Problem):
     def hessian_matrix(self, theta: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' matrices."""
         return self._known_sum(row_weight, "hessian_matrix", theta)
+
+    @cached_property
+    def hessian_evaluations(self) -> float:
+        """The largest of all shards, so that the optimiser is that of one table."""
+        return max(self.placed.each(questions.HessianEvaluations(*self.about)))
 
     def score_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Sum of the shards' products."""

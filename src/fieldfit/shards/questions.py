@@ -63,6 +63,15 @@ class Reported(OfProblem):
 
 
 @dataclass(frozen=True)
+class HessianEvaluations(OfProblem):
+    """About how many evaluations of the shard take as long as its Hessian as a matrix."""
+
+    def __call__(self, shard: Shard, shared: Shared, argument: None) -> float:
+        """The number."""
+        return self.problem(shard, shared).hessian_evaluations
+
+
+@dataclass(frozen=True)
 class Asked(OfProblem):
     """What the method of `Problem` with this name answers to ``arguments``."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from typing import ClassVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,7 @@ from fieldfit.shards.shard import Shard, Shared
 from fieldfit.types import DataError, FloatArray, IntArray
 from fieldfit.words import counted
 
+T = TypeVar("T")
 #: Samples that may come into this process, for what needs single ones.
 MOST_GATHERED = 50_000
 
@@ -105,10 +106,19 @@ class ShardedDataset(Dataset):
             weight_kind=self.weight_kind,
         )
 
+    def by_piece(self, function: Callable[[Dataset], T]) -> list[T]:
+        """What ``function`` gives for the samples of each shard, computed where they are held."""
+        return self.placed.each(partial(_of_samples, function))
+
     def draw(self, most: int, random: np.random.Generator) -> Table:  # type: ignore[override]
         """At most ``most`` of the samples, brought into this process."""
         drawn = super().draw(most, random)
         return self.subset(np.arange(self.n)) if drawn is self else cast(Table, drawn)
+
+
+def _of_samples(function: Callable[[Dataset], T], shard: Shard, shared: Shared, argument: object) -> T:
+    """What a function gives for the samples of a shard."""
+    return function(shard.dataset)
 
 
 def _some(shard: Shard, shared: Shared, rows: IntArray) -> Table:
