@@ -185,7 +185,8 @@ def assemble(
 def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping | None) -> tuple[str, ...]:
     """The parameters whose optimum lies at infinity.
 
-    If development data stopped the fit, a parameter on its way to infinity was stopped on purpose.
+    If development data stopped the fit, a parameter on its way to infinity was stopped on purpose. After Ctrl-C no sums
+    over samples are computed: the workers may not answer.
     """
     if not prepared.open.any() or (stopping is not None and stopping.stopped):
         return ()
@@ -196,7 +197,7 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     # Far from an optimum the objective may be flat although the data do not separate, for example if every state is
     # certain.
     near = solution.status.converged or solution.gradient_norm <= _NEAR_AN_OPTIMUM * prepared.scale
-    if near or solution.status is Status.UNBOUNDED:
+    if solution.status is not Status.INTERRUPTED and (near or solution.status is Status.UNBOUNDED):
         seen.update(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
     # Joint states that never occur also show separation, even if the optimiser stopped early.
     directions = prepared.model.boundary_directions(prepared.dataset)

@@ -52,6 +52,11 @@ class StandardErrors(FitState):
     def _accuracies(self) -> dict[Kind, Accuracy]:
         return {}
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether robust standard errors have been computed already, or are in the file of the fit."""
+        return "robust" in self._accuracies or self.saved.moments is not None
+
     def spatial_accuracy(self, bandwidth: int | None = None) -> DenseAccuracy:
         """Return bread and meat from the dependence between the sites of each sample, for one image or few.
 
