@@ -123,13 +123,18 @@ def opened_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def unopened(shown: str, verb: str, error: OSError | ValueError) -> FileAccessError:
-    """The error of a file that cannot be opened, or of a pattern where one file is needed."""
+    """The error of a file that cannot be opened, or of a pattern or folder where one file is needed."""
     if isinstance(error, FileNotFoundError) and glob.has_magic(shown):
         count = len(glob.glob(shown))
         matches = "no file matches it" if count == 0 else f"it matches {counted(count, 'files')}"
         return FileAccessError(
             f"{shown} is a pattern, where one file is needed ({matches}). Patterns are for the data of fits, plans and "
             "`fieldfit shard`; otherwise put the rows into one file first."
+        )
+    if isinstance(error, IsADirectoryError):
+        return FileAccessError(
+            f"{shown} is a folder, where one file is needed. Folders of shards are for the data of fits and plans; "
+            "otherwise give a file."
         )
     reason = getattr(error, "strerror", None) or str(error)
     return FileAccessError(f"{shown} cannot be {verb}: {reason}. Check the path and its permissions.")
