@@ -388,7 +388,7 @@ def test_too_little_memory_for_a_table_names_the_command_that_divides_it(refused
 
 
 def test_a_folder_where_a_file_is_needed(refused, saved, tmp_path):
-    assert "is a folder, where one file is needed" in refused("check", saved, tmp_path)
+    assert "cannot be opened because it is a folder. Give a file." in refused("check", saved, tmp_path)
 
 
 def test_numbers_that_json_does_not_have_are_null():

@@ -133,8 +133,8 @@ def unopened(shown: str, verb: str, error: OSError | ValueError) -> FileAccessEr
         )
     if isinstance(error, IsADirectoryError):
         return FileAccessError(
-            f"{shown} is a folder, where one file is needed. Folders of shards are for the data of fits and plans; "
-            "otherwise give a file."
+            f"{shown} cannot be {verb} because it is a folder. Give a file. Folders of shards are for the data of fits and "
+            "plans."
         )
     reason = getattr(error, "strerror", None) or str(error)
     return FileAccessError(f"{shown} cannot be {verb}: {reason}. Check the path and its permissions.")
