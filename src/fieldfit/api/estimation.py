@@ -6,7 +6,6 @@ prepare (samples, drawn Z, compiled problem) → choose the weights β, if they 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.asymptotics.separation import concerned_by, separated_parameters, separation_message
+from fieldfit.callers import warn_caller
 from fieldfit.models.base import Model
 from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import Penalties
@@ -110,7 +110,7 @@ def drift_checked(fit: Fit) -> Fit:
     sentence = runaway(fit)
     if not sentence:
         return fit
-    warnings.warn(RunawayWarning(sentence), stacklevel=3)
+    warn_caller(RunawayWarning(sentence))
     return replace(fit, runaway=sentence)
 
 
@@ -208,17 +208,16 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
 def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
     """Warn the caller of `fit` of data that separate, or of a fit that did not converge."""
     if separated:
-        warnings.warn(SeparationWarning(separation_message(separated)), stacklevel=3)
+        warn_caller(SeparationWarning(separation_message(separated)))
         return
     early = stopping is not None and (stopping.stopped or solution.status.converged)
     ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
     chosen = solution.status is Status.ITERATION_LIMIT and current_advice().limit_is_chosen
     if not (solution.converged or early or ended or chosen):
         advice = current_advice().to_converge(rounding=solution.status is Status.ROUNDING)
-        warnings.warn(
+        warn_caller(
             ConvergenceWarning(
                 f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
                 f"{solution.iterations} iterations). {advice}"
             ),
-            stacklevel=3,
         )

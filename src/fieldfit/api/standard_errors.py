@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -28,6 +27,7 @@ from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of
 from fieldfit.asymptotics import Accuracy, DenseAccuracy
 from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
+from fieldfit.callers import warn_caller
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.steps import stepped
@@ -260,10 +260,10 @@ class StandardErrors(FitState):
         estimates = parameter_estimates(self, level, kind, parameters)
         few = fewer_than_parameters(self, kind)
         if few and np.isfinite(estimates.p).any():
-            warnings.warn(f"{sentence(few)}. p-values are then too small as well.", FewSamplesWarning, stacklevel=2)
+            warn_caller(f"{sentence(few)}. p-values are then too small as well.", FewSamplesWarning)
         near = near_optimum(self)
         if near:
-            warnings.warn(f"{sentence(near)}.", ConvergenceWarning, stacklevel=2)
+            warn_caller(f"{sentence(near)}.", ConvergenceWarning)
         return estimates.frame()
 
     def effects(self, coding: str = "corner", level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:

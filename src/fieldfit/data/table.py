@@ -7,7 +7,6 @@ states are inferred; the result is a `Table` of codes. See docs/data.md for what
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.arguments import has_entries
+from fieldfit.callers import warn_caller
 from fieldfit.data import numeric
 from fieldfit.data.alignments import Alignment
 from fieldfit.data.delimited import DelimitedText, read_delimited
@@ -414,11 +414,10 @@ def _tell_counts(name: str, weight: FloatArray) -> None:
         and (weight > 1).any()
         and (weight == np.floor(weight)).all()
     ):
-        warnings.warn(
+        warn_caller(
             f"The weights in the column {name!r} are integers and are used as importance weights. If each is the number of "
             "samples of its row, use weight_kind='counts': standard errors then count every sample.",
             FieldfitWarning,
-            stacklevel=3,
         )
 
 
