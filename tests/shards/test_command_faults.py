@@ -131,6 +131,20 @@ def test_an_interrupt_does_not_wait_for_a_worker_that_hangs(table, tmp_path, num
     assert not ff.load(tmp_path / "a.ff").converged
 
 
+def test_a_lost_worker_is_told_once(table, tmp_path):
+    with processes(2) as (_, scheduler, workers):
+        process, _ = start(
+            tmp_path, "fit", "boltzmann", str(table), "--cluster", scheduler.address, "--checkpoint", "state",
+            "--checkpoint-every", "0", "--tol", "1e-9", "-p", "PL1 + 0.5*PL2",
+        )  # fmt: skip
+        wait_until(lambda: (tmp_path / "state").exists() or process.poll() is not None, "a checkpoint")
+        workers[0].send(signal.SIGKILL)
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    told = f"the worker {workers[0].address} does not answer; 16 shards that it had are read again by the workers that do"
+    assert [told in line for line in said.splitlines()] == [True]
+
+
 def test_a_cluster_that_is_lost_after_the_fit_keeps_the_estimate(table, tmp_path):
     values = np.loadtxt(table, delimiter=",", skiprows=1, dtype=int)
     with processes(1) as (client, scheduler, _):
