@@ -83,8 +83,10 @@ With {n:,} samples of {m} binary variables ({r} parameters), one thread in each 
 - *Work*: 10⁹ / {n:,} × {work:.3f} s = {total:.0f} CPU seconds for one evaluation, {each:.1f} s on each of 100 workers
   with one thread.
 - *Overhead*: the client needs {message:.1f} ms for each worker, {messages:.1f} s in all; the workers' {answer:.0f} ms
-  run at the same time. An evaluation takes about {seconds:.1f} s, an efficiency of {large_efficiency:.2f}. A fit of 8
-  evaluations takes about {fit:.1f} minutes.
+  run at the same time. An evaluation takes about {seconds:.1f} s: an efficiency of {large_efficiency:.2f} relative to one
+  worker with 32 shards, and of {alone_efficiency:.2f} relative to one process without shards. A fit of 8 evaluations takes
+  about {fit:.1f} minutes. With more than 8 workers, sums are added up on workers; the latency of these additional messages
+  is not in the estimate.
 - *Network*: 100 × {both:.1f} kB = {network:.1f} MB for each evaluation.
 - *Memory*: a worker has {kept:.0f} bytes for each sample (growth of its resident memory in the fit, measured):
   {gigabytes:.1f} GB on each of 100 workers. The client stores no samples, only sample weights if there are any (8 bytes
@@ -114,6 +116,7 @@ def page_text(found: dict[str, Any], load: float) -> str:
     work, sent, kept = working[0]["busiest worker"], found["1 worker, bytes"], found["bytes for each sample"]
     faster = found["2 workers, seconds"] / found["1 worker, seconds"]
     each = 1e9 / found["samples"] * work / 100
+    alone = 1e9 / found["samples"] * found["one process, CPU"] / 100
     message = max(idle[1]["client"] / 2, idle[1]["client"] - idle[0]["client"])
     seconds, both = each + 100 * message, sent["out"] + sent["back"]
     return TEXT.format(
@@ -122,8 +125,8 @@ def page_text(found: dict[str, Any], load: float) -> str:
         efficiency_cpu=work / (2 * working[1]["busiest worker"]), more=work / found["one process, CPU"] - 1,
         out=sent["out"] / 1e3, back=sent["back"] / 1e3, work=work, total=100 * each, each=each, message=1e3 * message,
         messages=100 * message, answer=1e3 * idle[0]["busiest worker"], seconds=seconds, fit=8 * seconds / 60,
-        large_efficiency=each / seconds, both=both / 1e3, network=100 * both / 1e6, kept=kept, gigabytes=kept * 1e7 / 1e9,
-        matrix=8 * found["parameters"] ** 2 / 1e6,
+        large_efficiency=each / seconds, alone_efficiency=alone / seconds, both=both / 1e3, network=100 * both / 1e6,
+        kept=kept, gigabytes=kept * 1e7 / 1e9, matrix=8 * found["parameters"] ** 2 / 1e6,
     )  # fmt: skip
 
 

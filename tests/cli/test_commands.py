@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -410,6 +411,48 @@ def test_ctrl_c_during_a_fit_keeps_the_estimate(run, votes, monkeypatch, tmp_pat
     assert ran.err.splitlines()[-1].startswith("fieldfit: Interrupted after 1 iterations: not converged")
     assert "No parameter has a standard error: the fit was interrupted before it converged." in ran.out
     assert not ff.load(out).converged
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_after_ctrl_c_the_samples_are_asked_no_more(run, votes, monkeypatch, tmp_path, again):
+    """They may be on a worker that hangs. Another Ctrl-C, while the fit is shown, changes nothing in what is said."""
+    from fieldfit.cli import progress
+
+    def interrupting(message):
+        if message.split()[0] == "1":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def unasked(*_, **__):
+        raise AssertionError("The samples were asked after the interrupt.")
+
+    def pressed(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(progress, "note", interrupting)
+    monkeypatch.setattr("fieldfit.api.accuracies.robust_moments", unasked)
+    monkeypatch.setattr("fieldfit.api.estimation.separated_parameters", unasked)
+    if again:
+        monkeypatch.setattr("fieldfit.cli.showing.print_fit", pressed)
+    out, state = tmp_path / "model.ff", tmp_path / "model.state"
+    options = ("--sigma2", "1e4", "--method", "lbfgs", "--tol", "1e-9")
+    ran = run("fit", "boltzmann", votes, *options, "--progress", "--out", out, "--checkpoint", state)
+    assert ran.code == 130
+    assert ran.err.splitlines()[-1] == (
+        f"fieldfit: Interrupted after 1 iterations: not converged; {out} has the estimate so far; {state} has the state, "
+        "and the same command with --resume continues from there."
+    )
+    monkeypatch.undo()
+    with pytest.raises(DataError, match="without its covariance"):
+        ff.load(out).standard_errors()
+    assert np.isfinite(ff.load(out, votes).standard_errors()).all()
+
+
+def test_errors_of_an_interrupted_fit_that_are_known_are_saved(votes, tmp_path):
+    fit = ff.fit(ff.BoltzmannMachine(4), votes, "PL1", sigma2=100.0)
+    fit = replace(fit, convergence=replace(fit.convergence, interrupted=True))
+    errors = fit.standard_errors()
+    fit.save(tmp_path / "a.ff")
+    assert ff.load(tmp_path / "a.ff").standard_errors().tobytes() == errors.tobytes()
 
 
 def test_a_field_that_runs_away_is_told_once(run, votes, monkeypatch, tmp_path):

@@ -377,6 +377,20 @@ def test_a_bug_asks_for_a_report_and_debugging_shows_it(refused, saved, monkeypa
         main(["show", str(saved)])
 
 
+def test_too_little_memory_for_a_table_names_the_command_that_divides_it(refused, votes, monkeypatch):
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("fieldfit.data.table.read_table", fail)
+    said = refused("fit", votes)
+    assert "not enough memory" in said
+    assert "`fieldfit shard DATA --out FOLDER`, and fit the folder" in said
+
+
+def test_a_folder_where_a_file_is_needed(refused, saved, tmp_path):
+    assert "cannot be opened because it is a folder. Give a file." in refused("check", saved, tmp_path)
+
+
 def test_numbers_that_json_does_not_have_are_null():
     from fieldfit.cli.output import plain
 

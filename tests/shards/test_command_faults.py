@@ -113,6 +113,38 @@ def test_a_lost_scheduler_is_one_sentence(table, tmp_path):
     assert "--resume" in said
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_does_not_wait_for_a_worker_that_hangs(table, tmp_path, number, code):
+    with processes(2) as (_, scheduler, workers):
+        process, _ = start(
+            tmp_path, "fit", "boltzmann", str(table), "--cluster", scheduler.address, "--checkpoint", "state",
+            "--checkpoint-every", "0", "--tol", "1e-12", "-p", "PL1 + 0.5*PL2", "--out", "a.ff",
+        )  # fmt: skip
+        wait_until(lambda: (tmp_path / "state").exists() or process.poll() is not None, "a checkpoint")
+        workers[0].send(signal.SIGSTOP)
+        time.sleep(0.5)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=PATIENCE)  # the worker would be given up after 300 seconds
+    assert process.returncode == code, said
+    assert "not converged; a.ff has the estimate so far; state has the state" in said
+    assert "--resume" in said
+    assert not ff.load(tmp_path / "a.ff").converged
+
+
+def test_a_lost_worker_is_told_once(table, tmp_path):
+    with processes(2) as (_, scheduler, workers):
+        process, _ = start(
+            tmp_path, "fit", "boltzmann", str(table), "--cluster", scheduler.address, "--checkpoint", "state",
+            "--checkpoint-every", "0", "--tol", "1e-9", "-p", "PL1 + 0.5*PL2",
+        )  # fmt: skip
+        wait_until(lambda: (tmp_path / "state").exists() or process.poll() is not None, "a checkpoint")
+        workers[0].send(signal.SIGKILL)
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    told = f"the worker {workers[0].address} does not answer; 16 shards that it had are read again by the workers that do"
+    assert [told in line for line in said.splitlines()] == [True]
+
+
 def test_a_cluster_that_is_lost_after_the_fit_keeps_the_estimate(table, tmp_path):
     values = np.loadtxt(table, delimiter=",", skiprows=1, dtype=int)
     with processes(1) as (client, scheduler, _):

@@ -332,6 +332,95 @@ def test_the_command_line_makes_shards_and_fits_them(text, whole, tmp_path):
     assert run(["plan", "boltzmann", str(tmp_path / "s")]) == 0
 
 
+@pytest.fixture(params=["csv", "parquet"])
+def parts(request, frame, tmp_path):
+    """The pattern of three files with weights, of which the second has no rows, and the table of them all."""
+    if request.param == "parquet":
+        pytest.importorskip("pyarrow")
+    table = frame.assign(w=np.arange(len(frame)) % 3 + 1.0)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for number, part in enumerate((table[:150], table[:0], table[150:])):
+        path = folder / f"{number}.{request.param}"
+        _ = part.to_parquet(path) if request.param == "parquet" else part.to_csv(path, index=False)
+    return str(folder / f"*.{request.param}"), table
+
+
+@pytest.mark.parametrize("kind", ["importance", "counts"])
+def test_weights_of_files_in_parts_on_the_command_line(parts, tmp_path, kind):
+    from fieldfit.cli.app import run
+
+    pattern, table = parts
+    weights = ["--sample-weight", "w", "--weight-kind", kind]
+    common, out = ["--policy", "0.8*PL1", "--tol", "1e-9"], tmp_path / "fit.ff"
+    model = ff.BoltzmannMachine(4, biases=True)
+    whole = ff.fit(model, table, "0.8*PL1", sample_weight="w", weight_kind=kind, tol=1e-9)
+    assert run(["fit", "boltzmann", pattern, *weights, *common, "--out", str(out)]) == 0
+    fit = ff.load(out)
+    direct = ff.fit(model, pattern, "0.8*PL1", sample_weight="w", weight_kind=kind, tol=1e-9)
+    assert fit.theta.tobytes() == direct.theta.tobytes()
+    np.testing.assert_allclose(fit.theta, whole.theta, atol=1e-7)
+    assert fit.total == pytest.approx(whole.total)
+    assert fit.parameter_names == direct.parameter_names == whole.parameter_names
+    assert run(["shard", pattern, *weights, "--rows", "60", "--out", str(tmp_path / "s")]) == 0
+    folder = open_folder(tmp_path / "s")
+    assert [file.rows for file in folder.files] == [60, 60, 30, 60, 60, 60, 60, 10]  # no shard has rows of two files
+    assert run(["fit", "boltzmann", str(tmp_path / "s"), *common, "--out", str(out)]) == 0
+    np.testing.assert_allclose(ff.load(out).theta, whole.theta, atol=1e-7)
+    assert ff.load(out).total == pytest.approx(whole.total)
+
+
+@pytest.mark.parametrize("parts", ["parquet"], indirect=True)
+def test_one_parquet_file_is_read_as_a_csv_file_is(parts, tmp_path, capsys):
+    from fieldfit.cli.app import run
+
+    pattern, table = parts
+    path, out = pattern.replace("*", "0"), tmp_path / "fit.ff"
+    assert run(["fit", path, "--columns", "a,b,d", "--out", str(out), "--tol", "1e-9"]) == 0
+    same = ff.fit(ff.BoltzmannMachine(3, biases=True), table[:150][["a", "b", "d"]], tol=1e-9)
+    np.testing.assert_allclose(ff.load(out).theta, same.theta, atol=1e-12)
+    assert run(["check", str(out), path, "--simulated", "19"]) == 0
+    assert ff.load(out, path).influence().shape == (150, 6)
+    assert run(["shard", path, "--leave-out", "w", "--out", str(tmp_path / "s")]) == 0
+    assert (open_folder(tmp_path / "s").read(0).codes == table[:150][list("abcd")].to_numpy()).all()
+    (tmp_path / "bad.parquet").write_bytes(b"nonsense")
+    for command in (["fit", str(tmp_path / "bad.parquet")], ["shard", str(tmp_path / "bad.parquet"), "--out", "t"]):
+        capsys.readouterr()
+        assert run(command) == 2
+        assert "bad.parquet cannot be read as a Parquet file" in capsys.readouterr().err
+
+
+def test_bad_parts_are_refused(parts, tmp_path, capsys):
+    from fieldfit.cli.app import run
+
+    pattern, table = parts
+    kind = pattern.rpartition(".")[2]
+
+    def refused(*command):
+        capsys.readouterr()
+        assert run([str(part) for part in command]) == 2
+        return " ".join(capsys.readouterr().err.split())
+
+    folder = tmp_path / "parts"
+    assert f"Give its files: '{folder}/*.{kind}', or make shards" in refused("fit", folder)
+    assert f"'{folder}/*.{kind}'." in refused("shard", folder, "--out", tmp_path / "s")
+    with pytest.raises(DataError, match=rf"\*\.{kind}'"):
+        ff.fit(MODEL, folder)
+    (tmp_path / "empty").mkdir()
+    assert "None of its files is a table" in refused("fit", tmp_path / "empty")
+    assert "There is no column 'v'" in refused("fit", pattern, "--sample-weight", "v")
+    assert "`fieldfit shard`, which takes patterns" in refused("fit", pattern, "--columns", "a,b")
+    assert "No file matches" in refused("shard", tmp_path / "none*.csv", "--out", tmp_path / "s")
+    (tmp_path / "odd0.csv").write_bytes(b"a,b\n0,1\n\xff,0\n")
+    for command in ("fit", tmp_path / "odd*.csv"), ("shard", tmp_path / "odd0.csv", "--out", tmp_path / "s"):
+        assert "odd0.csv is not a UTF-8 text file (line 3, byte 0 of it)" in refused(*command)
+    other, last = table[["b", "a", "c", "d", "w"]], folder / f"9.{kind}"
+    _ = other.to_parquet(last) if kind == "parquet" else other.to_csv(last, index=False)
+    said = refused("shard", pattern, "--out", tmp_path / "s")
+    assert f"{last} has the columns b, a, c, d, w, and {folder / '0'}.{kind} has a, b, c, d, w." in said
+    assert not (tmp_path / "s").exists()
+
+
 @pytest.mark.parametrize("shards", [2, 8])
 def test_as_many_samples_come_to_the_client_of_a_plan_whatever_their_number(tmp_path, monkeypatch, shards):
     model = ff.BoltzmannMachine(3, biases=True)

@@ -36,6 +36,18 @@ def test_run_show_and_export(sweep, capsys):
     assert list(pd.read_csv("out.csv")["product"]) == [0, 0, 1, 2]
 
 
+def test_another_store(sweep, capsys):
+    assert run(["sweep", "run", "s.toml", "--quiet", "--store", "other.sweep"]) == 0
+    assert not sweep.with_suffix(".sweep").exists()
+    capsys.readouterr()
+    assert run(["sweep", "show", "s.toml", "--store", "other.sweep"]) == 0
+    assert "4 of 4 cells done" in capsys.readouterr().out
+    assert run(["sweep", "export", "s.toml", "--store", "other.sweep", "-o", "out.csv"]) == 0
+    assert list(pd.read_csv("out.csv")["product"]) == [0, 0, 1, 2]
+    assert run(["sweep", "export", "s.toml", "--store", "other.sweep", "-o", "other.sweep"]) == 2
+    assert "other.sweep would be replaced" in capsys.readouterr().err
+
+
 def test_failed_cells_are_an_exit_code_and_can_be_read(sweep, capsys):
     sweep.write_text(sweep.read_text().replace("seconds = 0.0", 'seconds = "long"'))
     assert run(["sweep", "run", "s.toml", "-q"]) == 1

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ import numpy as np
 
 from fieldfit.api.prepare import Prepared
 from fieldfit.arguments import file_path, truth_value
+from fieldfit.callers import warn_caller
 from fieldfit.data.atomic import check_writable
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
@@ -156,9 +156,8 @@ class FileKeeper:
                 raise
             if not self._failed:
                 self._failed = True
-                warnings.warn(
+                warn_caller(
                     FieldfitWarning(f"A checkpoint could not be written, and the fit continues without it. {error}"),
-                    stacklevel=2,
                 )
             return
         self._written, self._when = iteration, now

@@ -12,7 +12,6 @@ H⁻¹:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
@@ -27,6 +26,7 @@ from fieldfit.api.refinement import refuse_refined
 from fieldfit.arguments import has_entries, instance_of, one_of, real_array
 from fieldfit.asymptotics import DenseAccuracy, robust_moments, weighted_chi_square_tail
 from fieldfit.asymptotics.range_inverse import range_inverse
+from fieldfit.callers import warn_caller
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.types import (
@@ -543,12 +543,11 @@ def discoveries(
     frame["discovered"] = q <= level
     few = few_samples(fit, kind)
     if few:
-        warnings.warn(
+        warn_caller(
             f"{few[0].upper()}{few[1:]}. p- and q-values are then too small, and more is discovered than the rate "
             "promises; fit.bootstrap_test(parameters) simulates the null distribution of a statistic.",
             FewSamplesWarning,
-            stacklevel=3,
         )
     if near_optimum(fit):
-        warnings.warn(f"{sentence(near_optimum(fit))}.", ConvergenceWarning, stacklevel=3)
+        warn_caller(f"{sentence(near_optimum(fit))}.", ConvergenceWarning)
     return frame.sort_values("p", kind="stable")

@@ -11,7 +11,6 @@ penalty is so strong that one step does not come close to the unpenalised estima
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +20,7 @@ from fieldfit.api.accuracies import curvature_at, fits_matrices
 from fieldfit.api.cautions import far_step
 from fieldfit.api.refinement import refuse_refined
 from fieldfit.asymptotics.debiased import Curvature, PenalisedStart
+from fieldfit.callers import warn_caller
 from fieldfit.types import FloatArray, ModelError, StrongPenaltyWarning
 from fieldfit.words import sentence
 
@@ -60,7 +60,7 @@ def debiased(fit: Fitted) -> Fitted:
     if curvature is not None and not fit.has_no_spread:
         clause = far_step(moved, moved.standard_errors())  # kept by the fit that is returned
         if clause:
-            warnings.warn(f"{sentence(clause)}.", StrongPenaltyWarning, stacklevel=3)
+            warn_caller(f"{sentence(clause)}.", StrongPenaltyWarning)
     return moved
 
 

@@ -6,7 +6,6 @@ prepare (samples, drawn Z, compiled problem) → choose the weights β, if they 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from fieldfit.api.sharded import prepare_shards, read_placed, shown
 from fieldfit.api.solve import Settings, solve
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.asymptotics.separation import concerned_by, separated_parameters, separation_message
+from fieldfit.callers import warn_caller
 from fieldfit.models.base import Model
 from fieldfit.models.identification import with_open_weights
 from fieldfit.objective import Penalties
@@ -110,7 +110,7 @@ def drift_checked(fit: Fit) -> Fit:
     sentence = runaway(fit)
     if not sentence:
         return fit
-    warnings.warn(RunawayWarning(sentence), stacklevel=3)
+    warn_caller(RunawayWarning(sentence))
     return replace(fit, runaway=sentence)
 
 
@@ -185,7 +185,8 @@ def assemble(
 def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping | None) -> tuple[str, ...]:
     """The parameters whose optimum lies at infinity.
 
-    If development data stopped the fit, a parameter on its way to infinity was stopped on purpose.
+    If development data stopped the fit, a parameter on its way to infinity was stopped on purpose. After Ctrl-C no sums
+    over samples are computed: the workers may not answer.
     """
     if not prepared.open.any() or (stopping is not None and stopping.stopped):
         return ()
@@ -196,7 +197,7 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     # Far from an optimum the objective may be flat although the data do not separate, for example if every state is
     # certain.
     near = solution.status.converged or solution.gradient_norm <= _NEAR_AN_OPTIMUM * prepared.scale
-    if near or solution.status is Status.UNBOUNDED:
+    if solution.status is not Status.INTERRUPTED and (near or solution.status is Status.UNBOUNDED):
         seen.update(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
     # Joint states that never occur also show separation, even if the optimiser stopped early.
     directions = prepared.model.boundary_directions(prepared.dataset)
@@ -207,17 +208,16 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
 def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
     """Warn the caller of `fit` of data that separate, or of a fit that did not converge."""
     if separated:
-        warnings.warn(SeparationWarning(separation_message(separated)), stacklevel=3)
+        warn_caller(SeparationWarning(separation_message(separated)))
         return
     early = stopping is not None and (stopping.stopped or solution.status.converged)
     ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
     chosen = solution.status is Status.ITERATION_LIMIT and current_advice().limit_is_chosen
     if not (solution.converged or early or ended or chosen):
         advice = current_advice().to_converge(rounding=solution.status is Status.ROUNDING)
-        warnings.warn(
+        warn_caller(
             ConvergenceWarning(
                 f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
                 f"{solution.iterations} iterations). {advice}"
             ),
-            stacklevel=3,
         )

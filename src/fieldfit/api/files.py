@@ -61,6 +61,7 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
     """Write the fit, with its bread and meat if they are available or cheap, and its encoder if it has one.
 
     An interrupt while bread and meat are computed leaves them out: the fit is written, then the interrupt is raised again.
+    A fit that was interrupted is written at once: nothing is computed for it, on workers least of all.
     """
     model = fit.model
     if fit.encoder is not None:
@@ -128,6 +129,8 @@ def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | Clus
     A second stage's specification test is computed too, and kept by the fit.
     """
     moments = None
+    if fit.interrupted and not fit.has_errors:
+        return None, None
     try:
         has_data = fit.prepared is not None or fit.saved.moments is not None
         if has_data and fit.model.n_parameters <= _MOST_SAVED_PARAMETERS:

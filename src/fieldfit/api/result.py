@@ -18,6 +18,7 @@ from fieldfit.api.standard_errors import StandardErrors
 from fieldfit.api.summary import headline, summary, summary_html
 from fieldfit.api.validation import goodness_of_fit
 from fieldfit.arguments import instance_of
+from fieldfit.callers import warn_caller
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.inference.gibbs import BURN_IN, THIN
 from fieldfit.refinement.specification import SpecificationTest
@@ -202,11 +203,9 @@ class Fit(StandardErrors):
         >>> fit.sample(5).values.shape
         (5, 3)
         """
-        import warnings
-
         field = self.model.as_field("Sampling")
         if self.runaway:
-            warnings.warn(RunawayWarning(self.runaway), stacklevel=2)
+            warn_caller(RunawayWarning(self.runaway))
         return field.sample(self.theta, n, random_state, given=given, method=method, burn_in=burn_in, thin=thin)
 
     # --- words ------------------------------------------------------------------------------------------------------

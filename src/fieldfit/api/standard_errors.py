@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -28,6 +27,7 @@ from fieldfit.api.state import FitState
 from fieldfit.arguments import count_of, truth_value, whole_number
 from fieldfit.asymptotics import Accuracy, DenseAccuracy
 from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
+from fieldfit.callers import warn_caller
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.steps import stepped
@@ -51,6 +51,11 @@ class StandardErrors(FitState):
     @cached_property
     def _accuracies(self) -> dict[Kind, Accuracy]:
         return {}
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether robust standard errors have been computed already, or are in the file of the fit."""
+        return "robust" in self._accuracies or self.saved.moments is not None
 
     def spatial_accuracy(self, bandwidth: int | None = None) -> DenseAccuracy:
         """Return bread and meat from the dependence between the sites of each sample, for one image or few.
@@ -255,10 +260,10 @@ class StandardErrors(FitState):
         estimates = parameter_estimates(self, level, kind, parameters)
         few = fewer_than_parameters(self, kind)
         if few and np.isfinite(estimates.p).any():
-            warnings.warn(f"{sentence(few)}. p-values are then too small as well.", FewSamplesWarning, stacklevel=2)
+            warn_caller(f"{sentence(few)}. p-values are then too small as well.", FewSamplesWarning)
         near = near_optimum(self)
         if near:
-            warnings.warn(f"{sentence(near)}.", ConvergenceWarning, stacklevel=2)
+            warn_caller(f"{sentence(near)}.", ConvergenceWarning)
         return estimates.frame()
 
     def effects(self, coding: str = "corner", level: float = 0.95, kind: Kind = "robust") -> pd.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from fieldfit.asymptotics import Asymptotics, theory_moments
 from fieldfit.asymptotics.expectations import SIMULATED
 from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES, CommonDraws
 from fieldfit.asymptotics.sandwich import KINDS, between, efficiency, inverse_on
+from fieldfit.callers import warn_caller
 from fieldfit.data.samples import Table
 from fieldfit.models.base import check_model
 from fieldfit.models.field import FieldModel
@@ -119,7 +119,7 @@ def theory(
     else:
         result = question.simulated(n_simulated, random_state)
     if result.hidden:
-        warnings.warn(FieldfitWarning(result.hidden_note), stacklevel=2)
+        warn_caller(FieldfitWarning(result.hidden_note))
     return result
 
 

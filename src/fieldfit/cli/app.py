@@ -138,7 +138,10 @@ def _tell(error: Exception) -> int:
     if isinstance(error, FieldfitError):
         complain(str(error))
     elif isinstance(error, MemoryError):
-        complain("There is not enough memory. Use fewer samples or variables, or a policy with smaller components.")
+        complain(
+            "There is not enough memory. Use fewer samples or variables, or a policy with smaller components. A large "
+            "table can be fitted in parts: divide it with `fieldfit shard DATA --out FOLDER`, and fit the folder."
+        )
     elif isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
         complain(f"{named}{error.strerror or error}. Check the path, the permissions and the disk.")

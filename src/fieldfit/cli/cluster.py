@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fieldfit.cli.interrupts import ended_after, held_interrupts, released_interrupts
+from fieldfit.cli.output import note
 from fieldfit.cli.saving import remove_empty_folders
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def opened_backend(workers: int | None, cluster: str | None, timeout: float | No
     with silent_logs(), started(workers) if cluster is None else connected(cluster) as client:
         from fieldfit.shards.dask_backend import DaskBackend
 
-        yield DaskBackend(client) if timeout is None else DaskBackend(client, timeout)
+        yield DaskBackend(client, tell=note) if timeout is None else DaskBackend(client, timeout, tell=note)
 
 
 @contextmanager

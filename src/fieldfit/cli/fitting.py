@@ -153,9 +153,6 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
     from fieldfit.cli.showing import fit_document, print_estimates, print_fit
     from fieldfit.types import ClusterError, FileAccessError
 
-    kept = (
-        "the estimate is lost, because --out was not given" if options.out is None else f"{options.out} has the fit"
-    )
     failure: FileAccessError | ClusterError | None = None
     try:
         if options.out is not None:
@@ -181,6 +178,10 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
         if out is not None and not options.json:
             note(f"saved: {out}")
     except KeyboardInterrupt:
+        if result.interrupted:  # it came once more
+            raise _stopped(result, options, checkpoint) from None
+        kept = "the estimate is lost, because --out was not given"
+        kept = kept if options.out is None else f"{options.out} has the fit"
         raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
     if isinstance(failure, FileAccessError):
         raise with_state(failure, checkpoint)
@@ -188,7 +189,12 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
         with named_in_errors(checkpoint):
             raise failure
     if result.interrupted:
-        kept = f"; {options.out} has the estimate so far" if options.out else ""
-        if checkpoint is not None:
-            kept += f"; {how_to_continue(checkpoint)}"
-        raise InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")
+        raise _stopped(result, options, checkpoint)
+
+
+def _stopped(result: Fit, options: FitOptions, checkpoint: Checkpoint | None) -> InterruptedFitError:
+    """The end of a fit that was interrupted: what there is of it, and how to continue."""
+    kept = f"; {options.out} has the estimate so far" if options.out else ""
+    if checkpoint is not None:
+        kept += f"; {how_to_continue(checkpoint)}"
+    return InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 DataFile = Annotated[
     Path,
     typer.Argument(
-        metavar="DATA", help="CSV or TSV file with one sample per line, a folder of shards, or 'DATA/*.csv'."
+        metavar="DATA",
+        help="CSV, TSV or Parquet file with one sample per line, a folder of shards, or a pattern 'DATA/*.csv'.",
     ),
 ]
 EdgesOption = Annotated[
@@ -88,9 +89,12 @@ class TableOptions:
         return samples
 
     def _folder(self, path: Path) -> ShardFolder:
-        from fieldfit.shards.folder import open_folder
+        from fieldfit.shards.folder import INDEX, open_folder
+        from fieldfit.shards.pieces import no_shards
         from fieldfit.types import DataError
 
+        if not (path / INDEX).exists():
+            raise no_shards(str(path))
         if self.columns or self.leave_out or self.sample_weight or self.groups or self.header is not None:
             raise DataError(
                 f"{path} is a folder of shards: its columns and weights were chosen when it was made. Use --columns, "
@@ -102,12 +106,12 @@ class TableOptions:
         from fieldfit.shards.pieces import TableFiles
         from fieldfit.types import DataError
 
-        if self.columns or self.leave_out or self.sample_weight or self.groups or self.header is not None:
+        if self.columns or self.leave_out or self.groups or self.header is not None:
             raise DataError(
-                f"{path} is a pattern of files, which are read as they are. Use --columns, --leave-out, --sample-weight "
-                "and --header with `fieldfit shard`; groups need the samples in one file."
+                f"{path} is a pattern of files, whose columns are all read. Use --columns, --leave-out and --header with "
+                "`fieldfit shard`, which takes patterns; groups need the samples in one file."
             )
-        return TableFiles.matching(str(path))
+        return TableFiles.matching(str(path), self.sample_weight, self.weight_kind.value)
 
 
 def _tell_group_labels(samples: Table) -> None:

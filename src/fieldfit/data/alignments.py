@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.arguments import file_path, instance_of
+from fieldfit.callers import warn_caller
 from fieldfit.data.textfile import opened_stream, read_text
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FieldfitWarning, FileFormatError, FloatArray, IntArray
@@ -284,20 +284,18 @@ def _start(name: str, residues: int) -> int:
         return 1
     start, end = int(region[1]), int(region[2])
     if end < start:
-        warnings.warn(
+        warn_caller(
             f"The region of {name!r} ends before it begins, as on the other strand. Its residues have the numbers 1 to "
             f"{residues}.",
             FieldfitWarning,
-            stacklevel=5,
         )
         return 1
     if end - start + 1 != residues:
-        warnings.warn(
+        warn_caller(
             f"The region of {name!r} has {counted(end - start + 1, 'residues')}, and the sequence has "
             f"{residues:,}. Its residues are numbered from {start}: if the alignment lacks some of them, such as "
             "insertions, those after them have wrong numbers.",
             FieldfitWarning,
-            stacklevel=5,
         )
     return start
 
@@ -316,11 +314,10 @@ def _warn_of_nucleotides(matrix: NDArray[np.uint8], letters: str, shown: str) ->
     """Warn of an alignment of proteins that has the letters of nucleotides only."""
     used = {letters[code] for code in np.unique(matrix).tolist()} - {"-"}
     if set("ACG") <= used <= set("ACGTN"):
-        warnings.warn(
+        warn_caller(
             f"{shown} was read as proteins and has the letters {', '.join(sorted(used))} only. Is it DNA or RNA? Give the "
             "alphabet 'dna' or 'rna'.",
             FieldfitWarning,
-            stacklevel=3,
         )
 
 

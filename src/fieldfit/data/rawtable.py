@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-ADVICE = "Give a NumPy array, a list of rows, a pandas, polars or pyarrow table, or the path of a CSV or TSV file."
+ADVICE = "Give a NumPy array, a list of rows, a pandas, polars or pyarrow table, or the path of a CSV, TSV or Parquet file."
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Read tables of discrete samples: arrays, lists of rows, DataFrames, and CSV or TSV files.
+"""Read tables of discrete samples: arrays, lists of rows, DataFrames, and CSV, TSV or Parquet files.
 
 Each source becomes a `RawTable`; its distinct values are matched with the states that the model expects, or the
 states are inferred; the result is a `Table` of codes. See docs/data.md for what is accepted.
@@ -7,14 +7,15 @@ states are inferred; the result is a `Table` of codes. See docs/data.md for what
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.arguments import has_entries
+from fieldfit.callers import warn_caller
 from fieldfit.data import numeric
 from fieldfit.data.alignments import Alignment
 from fieldfit.data.delimited import DelimitedText, read_delimited
@@ -29,6 +30,7 @@ from fieldfit.data.labels import (
     infer_states,
     label_of,
 )
+from fieldfit.data.parquet import is_parquet, read_parquet
 from fieldfit.data.rawtable import ADVICE, RawTable, default_names, exact_frame, raw_array, raw_frame, raw_rows
 from fieldfit.data.samples import Table, constant_columns
 from fieldfit.named import closest_names
@@ -63,7 +65,7 @@ def read_table(
     part: bool = False,
     rename: bool = True,
 ) -> Table:
-    """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV or TSV file.
+    """Read samples of discrete variables from an array, a list of rows, a DataFrame, a Table or a CSV, TSV or Parquet file.
 
     states: what the model expects, one list for all variables, as (0, 1), or one list for each; None: the sorted values
     of each column. columns: names or positions of those to read, in the model's order. leave_out: those that are no
@@ -148,6 +150,8 @@ def _raw_table(
     wanted: States | list[States] | None,
     header: bool | None,
 ) -> RawTable:
+    if isinstance(source, str | os.PathLike) and is_parquet(source):
+        return replace(raw_frame(read_parquet(source)), path=os.fspath(source))
     if isinstance(source, str | os.PathLike | DelimitedText):
         expected = [name for name in columns or () if isinstance(name, str)]
         expected += [name for name in beside if isinstance(name, str)]
@@ -417,11 +421,10 @@ def _tell_counts(name: str, weight: FloatArray) -> None:
         and (weight > 1).any()
         and (weight == np.floor(weight)).all()
     ):
-        warnings.warn(
+        warn_caller(
             f"The weights in the column {name!r} are integers and are used as importance weights. If each is the number of "
             "samples of its row, use weight_kind='counts': standard errors then count every sample.",
             FieldfitWarning,
-            stacklevel=3,
         )
 
 

@@ -63,7 +63,7 @@ def read_text(
     except FileAccessError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        raise _unopened(shown, "opened", error) from error
+        raise unopened(shown, "opened", error) from error
     if data[:2] == b"\x1f\x8b":
         try:
             data = _unpacked(data, shown)
@@ -135,17 +135,22 @@ def opened_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     except FileAccessError:
         raise
     except OSError as error:
-        raise _unopened(shown, "read", error) from error
+        raise unopened(shown, "read", error) from error
 
 
-def _unopened(shown: str, verb: str, error: OSError | ValueError) -> FileAccessError:
-    """The error of a file that cannot be opened, or of a pattern where one file is needed."""
+def unopened(shown: str, verb: str, error: OSError | ValueError) -> FileAccessError:
+    """The error of a file that cannot be opened, or of a pattern or folder where one file is needed."""
     if isinstance(error, FileNotFoundError) and glob.has_magic(shown):
         count = len(glob.glob(shown))
         matches = "no file matches it" if count == 0 else f"it matches {counted(count, 'files')}"
         return FileAccessError(
-            f"{shown} is a pattern, where one file is needed ({matches}). Patterns are for the data of fits and plans; "
-            "otherwise put the rows into one file first."
+            f"{shown} is a pattern, where one file is needed ({matches}). Patterns are for the data of fits, plans and "
+            "`fieldfit shard`; otherwise put the rows into one file first."
+        )
+    if isinstance(error, IsADirectoryError):
+        return FileAccessError(
+            f"{shown} cannot be {verb} because it is a folder. Give a file. Folders of shards are for the data of fits and "
+            "plans."
         )
     reason = getattr(error, "strerror", None) or str(error)
     return FileAccessError(f"{shown} cannot be {verb}: {reason}. Check the path and its permissions.")

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fieldfit.arguments import has_entries
+from fieldfit.callers import warn_caller
 from fieldfit.data.array_encoder import ArrayEncoder
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.attributes import AttributeText, sentence_lengths
@@ -146,11 +146,10 @@ def _tell_unused(spec: FeatureSpec, text: ColumnText) -> None:
         remedy = "'chunker' uses the words and column 1, 'columns' every column of the token itself"
     else:
         remedy = "'columns' uses every column of the token itself"
-    warnings.warn(
+    warn_caller(
         f"The features {spec.name!r} do not use {named}; column 0 is the word. {remedy}; templates with "
         f"%x[0,{unused[-1]}] use what you choose.",
         FieldfitWarning,
-        stacklevel=2,
     )
 
 

@@ -14,6 +14,7 @@ from fieldfit.api.fitting import fit
 from fieldfit.api.result import Fit
 from fieldfit.arguments import instance_of, numbers_of
 from fieldfit.asymptotics.separation import infinite_optimum
+from fieldfit.callers import warn_caller
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.debiased import debiased_with_errors
 from fieldfit.networks.network import Network
@@ -163,11 +164,10 @@ def _quiet_refit(answers: Responses, network: Network) -> Fit:
     if fitted.interrupted:
         raise KeyboardInterrupt
     if fitted.separated:
-        warnings.warn(
+        warn_caller(
             f"Refit of the network's edges: {infinite_optimum(fitted.separated)} They have no interval of the refit. The "
             "network and the debiased intervals do not depend on the refit.",
             SeparationWarning,
-            stacklevel=3,
         )
     return fitted
 

@@ -8,7 +8,6 @@ not with the data. Simulate from neither.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from fieldfit.api.moments import central_moments, triplets_of
 from fieldfit.api.result import Fit
 from fieldfit.api.runaway import DRIFT, allowed_difference, drift_of
 from fieldfit.arguments import instance_of, seed, whole_number
+from fieldfit.callers import warn_caller
 from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.boltzmann import BoltzmannMachine
@@ -221,7 +221,7 @@ def compare_moments(
     escape = drift_of(model, table, theta, float(len(rows)), random_state)
     moments = NetworkMoments(means, correlations, triplets, places, draws, len(rows), elsewhere, escape)
     if moments.runs_away:
-        warnings.warn(_far_words(moments, names, network), RunawayWarning, stacklevel=2)
+        warn_caller(_far_words(moments, names, network), RunawayWarning)
     return moments
 
 

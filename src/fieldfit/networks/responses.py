@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import warnings
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.arguments import has_entries
+from fieldfit.callers import warn_caller
 from fieldfit.data.group_labels import group_like
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
@@ -248,11 +248,10 @@ def checked_for_regressions(answers: Responses) -> Responses:
             "missing values."
         )
     if len(complete) < answers.n:
-        warnings.warn(
+        warn_caller(
             f"{answers.n - len(complete)} of {answers.n} rows have missing values and are left out of the regressions. "
             "joint_network sums over missing values instead.",
             FieldfitWarning,
-            stacklevel=3,
         )
     ones = complete.sum(axis=0)
     rarer = np.minimum(ones, len(complete) - ones)
@@ -266,11 +265,10 @@ def checked_for_regressions(answers: Responses) -> Responses:
             )
     rare = [name for name, count in zip(answers.names, rarer.tolist(), strict=True) if count < _RARE]
     if rare:
-        warnings.warn(
+        warn_caller(
             f"In {len(rare)} column{'s' * (len(rare) != 1)} one of the values occurs fewer than {_RARE} times "
             f"{_in_group(answers)}({_listed(rare)}). Edges of such columns are unreliable.",
             FieldfitWarning,
-            stacklevel=3,
         )
     _warn_of_equal(answers.names, complete)
     return answers
@@ -299,11 +297,10 @@ def _warn_of_equal(names: Sequence[str], complete: NDArray[np.int8]) -> None:
     if equal:
         more = f" (and {len(equal) - 1} more such columns)" if len(equal) > 1 else ""
         other, name = equal[0]
-        warnings.warn(
+        warn_caller(
             f"The columns {other!r} and {name!r} determine each other in every row{more}, so their pairs have no standard "
             f"error. Leave one of them out ({_leave_out(name)}).",
             FieldfitWarning,
-            stacklevel=4,
         )
 
 

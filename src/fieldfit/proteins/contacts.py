@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 
 import numpy as np
 
 from fieldfit.arguments import file_path, has_entries, number_from_zero, numbers_of, whole_number
+from fieldfit.callers import warn_caller
 from fieldfit.proteins.couplings import checked_pairs
 from fieldfit.types import DataError, FieldfitWarning, FileFormatError, FloatArray, IntArray
 
@@ -82,11 +82,10 @@ def read_distances(path: str | os.PathLike[str], length: int) -> FloatArray:
             "distances in Å (1 nm is 10 Å)."
         )
     if smallest == 1:
-        warnings.warn(
+        warn_caller(
             f"No line of {shown} has the column 0, the first of the alignment. If the file counts columns from 1, "
             "subtract 1.",
             FieldfitWarning,
-            stacklevel=2,
         )
     return matrix
 

@@ -28,6 +28,7 @@ from fieldfit.shards.tree import Answer, Nodes, merged
 from fieldfit.shards.watch import Watch
 from fieldfit.threads import get_threads
 from fieldfit.types import ClusterError, FieldfitError
+from fieldfit.words import counted
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -66,6 +67,8 @@ class DaskBackend(Backend):
         progress, however long it takes. ``math.inf``: until the scheduler drops it.
     patience : float, default: 60
         Seconds to wait for a worker when there is none, and for one that has paused because its memory is full.
+    tell : callable or None, default: None
+        Function that gets a sentence when a worker is lost and its shards are read again by others, once for each worker.
 
     Examples
     --------
@@ -80,13 +83,21 @@ class DaskBackend(Backend):
     array([ 0.8 , -0.93,  0.55])
     """
 
-    def __init__(self, client: Client, timeout: float = 300.0, patience: float = 60.0) -> None:
+    def __init__(
+        self,
+        client: Client,
+        timeout: float = 300.0,
+        patience: float = 60.0,
+        tell: Callable[[str], object] | None = None,
+    ) -> None:
         for name, seconds in (("timeout", timeout), ("patience", patience)):
             if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
                 raise FieldfitError(f"{name} is {seconds!r}; it must be a number of seconds above 0.")
         self.client = client
         self.timeout = timeout
         self.patience = patience
+        self.tell = tell
+        self._told: set[str] = set()
         self._paused: dict[str, float] = {}  # since when, as far as this client has seen
 
     def place(self, sources: Sequence[Source]) -> DaskShards:
@@ -139,6 +150,16 @@ class DaskBackend(Backend):
             f"The cluster has no worker that answers (waited {self.patience:.0f} s).{reason} {advice}"
         )
 
+    def tell_moved(self, shards: Mapping[str, int]) -> None:
+        """Say which workers have lost shards, and how many."""
+        for address, count in shards.items():
+            if self.tell is not None and address not in self._told:
+                self._told.add(address)
+                self.tell(
+                    f"the worker {address} does not answer; {counted(count, 'shards')} that it had are read again by the "
+                    "workers that do, which takes time"
+                )
+
     def submit(self, address: str, function: Callable[..., object], *arguments: object) -> Future:
         """A task for one worker and no other."""
         with translated():
@@ -189,6 +210,8 @@ class DaskShards(Placed):
                     "Start workers, with more memory if theirs is full, or fit on this machine."
                 )
             time.sleep(0.2)
+        if replacing:
+            self._backend.tell_moved(Counter(self._owner[number] for number in numbers))
         self._threads = alive
         load = dict.fromkeys(alive, 0)
         for owner in self._owner.values():

@@ -1,4 +1,4 @@
-"""Make a folder of shards from a text file that may be larger than memory: in blocks of rows, in two passes.
+"""Make a folder of shards from files that may be larger than memory: in blocks of rows, in two passes.
 
 The first pass finds the states of each column, unless they are given; the second writes the shards.
 """
@@ -9,12 +9,15 @@ import csv
 import io
 import itertools
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fieldfit.data.delimited import DelimitedText, delimiter_of, is_header
 from fieldfit.data.labels import States
+from fieldfit.data.parquet import is_parquet, parquet_blocks
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
 from fieldfit.data.textfile import lines_of, opened_stream
@@ -26,8 +29,8 @@ _FIRST = 1 << 16
 
 
 @dataclass(frozen=True)
-class TextTable:
-    """A CSV or TSV file and how it is read; the options are those of `read_table`."""
+class TableFile(ABC):
+    """A file with a table and how it is read; the options are those of `read_table`."""
 
     path: Path
     states: Sequence[object] | None = None
@@ -37,10 +40,47 @@ class TextTable:
     sample_weight: str | None = None
     weight_kind: str = "importance"
 
+    @abstractmethod
+    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[Table]:
+        """The table in blocks of at most ``rows`` rows, each read by the reader of whole tables."""
+
+    def _table(self, start: int, block: object, header: bool | None, states: Sequence[object] | None) -> Table:
+        """A block of rows; ``start`` is the number of the first."""
+        try:
+            return read_table(
+                block,
+                states=states,
+                columns=self.columns,
+                leave_out=self.leave_out,
+                header=header,
+                sample_weight=self.sample_weight,
+                weight_kind=self.weight_kind,
+                part=True,
+            )
+        except DataError as error:
+            raise DataError(
+                f"In the block of {self.path} that begins with row {start} (counting from 0): {error}"
+            ) from error
+
+
+class ParquetTable(TableFile):
+    """A Parquet file, whose columns always have names."""
+
+    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[Table]:
+        """The table in blocks of at most ``rows`` rows, each read by the reader of whole tables."""
+        start = 0
+        for frame in parquet_blocks(self.path, rows):
+            yield self._table(start, frame, None, states)
+            start += len(frame)
+
+
+class TextTable(TableFile):
+    """A CSV or TSV file."""
+
     def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[Table]:
         """The table in blocks of at most ``rows`` rows, each read by the reader of whole tables."""
         with opened_stream(self.path) as stream:
-            lines = (line.decode("utf-8").removeprefix("\ufeff") for line in lines_of(stream, str(self.path)))
+            lines = _decoded(lines_of(stream, str(self.path)), self.path)
             beginning: list[str] = []
             while sum(map(len, beginning)) < _FIRST and (line := next(lines, None)) is not None:
                 beginning.append(line)
@@ -54,7 +94,7 @@ class TextTable:
                 if header is not None:
                     next((row for row in reader if row), None)
                 for start, block in _batches(reader, rows):
-                    yield self._table(start, header, block, states)
+                    yield self._table(start, _as_text(header, block), header is not None, states)
             except csv.Error as error:
                 raise DataError(
                     f"Line {reader.line_num} of {self.path} cannot be read ({error}). Check the quotation marks there."
@@ -72,62 +112,77 @@ class TextTable:
         expected = [*(self.columns or ()), *self.leave_out, *([self.sample_weight] if self.sample_weight else [])]
         return first if is_header(str(self.path), first, rest, self.header, expected, known) else None
 
-    def _table(
-        self, start: int, header: list[str] | None, block: list[list[str]], states: Sequence[object] | None
-    ) -> Table:
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        if header is not None:
-            writer.writerow(header)
-        writer.writerows(block)
-        try:
-            return read_table(
-                DelimitedText(text.getvalue(), "this block", ","),
-                states=states,
-                columns=self.columns,
-                leave_out=self.leave_out,
-                header=header is not None,
-                sample_weight=self.sample_weight,
-                weight_kind=self.weight_kind,
-                part=True,
-            )
-        except DataError as error:
-            raise DataError(
-                f"In the block of {self.path} that begins with row {start} (counting from 0): {error}"
-            ) from error
+
+def table_files(paths: Iterable[str | os.PathLike[str]], **options: Any) -> tuple[TableFile, ...]:
+    """The tables of some files, read with the same options: Parquet files by their names, text files otherwise."""
+    return tuple((ParquetTable if is_parquet(path) else TextTable)(Path(path), **options) for path in paths)
 
 
-def make_shards(source: TextTable, folder: str | os.PathLike[str], rows: int) -> ShardFolder:
-    """Write the shards of a text file, ``rows`` rows in each."""
+def make_shards(source: TableFile | Sequence[TableFile], folder: str | os.PathLike[str], rows: int) -> ShardFolder:
+    """Write the shards of one file or several, at most ``rows`` rows in each. No shard has rows of two files."""
     if rows < 1:
         raise FieldfitError(f"A shard has {rows} rows; it must have at least 1.")
-    try:
-        states = _all_states(source, rows) if source.states is None else None
-        if states is None:
-            first = next(source.blocks(1, source.states), None)
-            if first is None:
-                raise DataError(f"No rows: {source.path} has no samples. Give at least one row.")
-            states = list(first.states)
-        return write_folder(folder, source.blocks(rows, states), states)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{source.path} is not a UTF-8 text file (byte {error.start}).") from error
+    files = [source] if isinstance(source, TableFile) else list(source)
+    if files[0].states is None:
+        states = _all_states(files, rows)
+    else:
+        first = next(_blocks(files, 1, files[0].states), None)
+        states = [] if first is None else list(first.states)
+    if not states:
+        shown = f"{files[0].path} has" if len(files) == 1 else f"{len(files)} files have"
+        raise DataError(f"No rows: {shown} no samples. Give at least one row.")
+    return write_folder(folder, _blocks(files, rows, states), states)
 
 
-def _all_states(source: TextTable, rows: int) -> list[States]:
-    """The states of each column in the whole file: numbers before text, each in order."""
+def _blocks(files: Sequence[TableFile], rows: int, states: Sequence[object] | None) -> Iterator[Table]:
+    """The blocks of all files, whose columns must agree."""
+    first: tuple[TableFile, Table] | None = None
+    for file in files:
+        for table in file.blocks(rows, states):
+            before, known = first = first or (file, table)
+            if before is file and len(known.names) != len(table.names):
+                raise DataError(
+                    f"{file.path} has rows of {known.m} and rows of {table.m} values. All must be equally long."
+                )
+            if known.names != table.names:
+                raise DataError(
+                    f"{file.path} has the columns {_some(table.names)}, and {before.path} has {_some(known.names)}. All "
+                    "files must have the same columns in the same order."
+                )
+            yield table
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+
+
+def _all_states(files: Sequence[TableFile], rows: int) -> list[States]:
+    """The states of each column in all files: numbers before text, each in order. None at all without rows."""
     by_column: list[dict[object, None]] = []
-    for table in source.blocks(rows, None):
+    for table in _blocks(files, rows, None):
         by_column = by_column or [{} for _ in table.states]
-        if len(table.states) != len(by_column):
-            raise DataError(
-                f"{source.path} has rows of {len(by_column)} and rows of {len(table.states)} values. All must be "
-                "equally long."
-            )
         for seen, labels in zip(by_column, table.states, strict=True):
             seen.update(dict.fromkeys(labels))
-    if not by_column:
-        raise DataError(f"No rows: {source.path} has no samples. Give at least one row.")
     return [tuple(sorted(seen, key=lambda state: (isinstance(state, str), state))) for seen in by_column]
+
+
+def _as_text(header: list[str] | None, block: list[list[str]]) -> DelimitedText:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    if header is not None:
+        writer.writerow(header)
+    writer.writerows(block)
+    return DelimitedText(text.getvalue(), "this block", ",")
+
+
+def _decoded(lines: Iterable[bytes], path: Path) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode("utf-8").removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path} is not a UTF-8 text file (line {number}, byte {error.start} of it). Save it as UTF-8 text."
+            ) from error
 
 
 def _batches(reader: Iterable[list[str]], rows: int) -> Iterator[tuple[int, list[list[str]]]]:

@@ -7,11 +7,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.memory import beyond_memory
-from fieldfit.data.rawtable import exact_frame
+from fieldfit.data.parquet import SUFFIXES, is_parquet, parquet_columns
 from fieldfit.data.regular import checked_file
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
@@ -20,12 +19,8 @@ from fieldfit.shards.making import TextTable
 from fieldfit.types import DataError, FloatArray
 from fieldfit.words import counted
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from pyarrow import DataType
-    from pyarrow.parquet import ParquetFile
-
-_PARQUET = (".parquet", ".pq")
+#: How the names of tables end.
+_KINDS = (*SUFFIXES, ".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
 class Piece(Protocol):
@@ -46,53 +41,18 @@ class FilePiece:
     path: str
 
     def load(self) -> object:
-        """The path of a text file, or the table of a Parquet file."""
-        return _parquet(self.path) if self.path.endswith(_PARQUET) else self.path
+        """The path, which `read_table` reads."""
+        return self.path
 
-    def columns(self) -> tuple[str, ...] | None:
-        """The names of the columns; None for a text file without rows."""
-        if self.path.endswith(_PARQUET):
-            return tuple(map(str, _parquet(self.path, rows=False).columns))
-        first = next(TextTable(Path(self.path)).blocks(1, None), None)
-        return None if first is None else first.names
-
-
-def _parquet(path: str, *, rows: bool = True) -> pd.DataFrame:
-    """The data frame of a file; without ``rows`` its columns only."""
-    try:
-        from pyarrow.parquet import ParquetFile, read_schema
-
-        if not rows:
-            columns: pd.DataFrame = read_schema(path).empty_table().to_pandas()
-            return columns
-        with ParquetFile(path) as file:
-            _refuse_large(path, file)
-            return exact_frame(file.read().to_pandas)
-    except ImportError as error:
-        raise DataError("Parquet files need pyarrow. Install it with: pip install pyarrow") from error
-    except DataError:
-        raise
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as a Parquet file ({error}).") from error
-
-
-def _refuse_large(path: str, file: ParquetFile) -> None:
-    """Refuse a file whose rows do not fit into memory: some kilobytes of it may have millions of equal rows."""
-    rows, schema = file.metadata.num_rows, file.schema_arrow
-    # The values are there twice, as they are read and as a data frame; texts take an address at least.
-    if needed := beyond_memory(2 * rows * sum(map(_bytes_of_value, schema.types))):
-        raise DataError(
-            f"{path} has {rows:,} rows of {counted(len(schema.types), 'columns')}. Reading them takes {needed}. "
-            "Divide the rows into several files, and give a pattern for them, such as 'part-*.parquet'."
-        )
-
-
-def _bytes_of_value(kind: DataType) -> int:
-    """The bytes of a value of this type, at least."""
-    try:
-        return max(1, int(kind.bit_width) // 8)
-    except ValueError:  # its values have different lengths
-        return 8
+    def columns(self, sample_weight: str | None = None) -> tuple[str, ...] | None:
+        """The names of the columns without that of the weights; None for a text file without rows."""
+        if not is_parquet(self.path):
+            first = next(TextTable(Path(self.path), sample_weight=sample_weight).blocks(1, None), None)
+            return None if first is None else first.names
+        names = parquet_columns(self.path)
+        if sample_weight is not None and sample_weight not in names:
+            raise DataError(f"There is no column {sample_weight!r} in {self.path}. It has {', '.join(names[:10])}.")
+        return tuple(name for name in names if name != sample_weight)
 
 
 @dataclass(frozen=True)
@@ -175,10 +135,15 @@ class PieceSource:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Data in pieces; ``folder`` is the folder of shards that they are from, if they are."""
+    """Data in pieces; ``folder`` is the folder of shards that they are from, if they are.
+
+    ``sample_weight`` and ``weight_kind`` are those of a fit that gives none of its own.
+    """
 
     pieces: tuple[Piece, ...]
     folder: ShardFolder | None = None
+    sample_weight: str | None = None
+    weight_kind: str = "importance"
 
 
 @dataclass(frozen=True)
@@ -193,15 +158,15 @@ class TableFiles(Pieces):
         return len(self.names)
 
     @classmethod
-    def matching(cls, pattern: str) -> TableFiles:
+    def matching(cls, pattern: str, sample_weight: str | None = None, weight_kind: str = "importance") -> TableFiles:
         """The files; only the first row of the first file that has one is read here."""
         pieces = tuple(map(FilePiece, matching(pattern)))
-        names = next((columns for piece in pieces if (columns := piece.columns()) is not None), None)
+        names = next((columns for piece in pieces if (columns := piece.columns(sample_weight)) is not None), None)
         if names is None:
             raise DataError(
                 f"No rows: {counted(len(pieces), 'files')} of {pattern} have no samples. Give at least one row."
             )
-        return cls(pieces, names=names)
+        return cls(pieces, sample_weight=sample_weight, weight_kind=weight_kind, names=names)
 
 
 def as_pieces(data: object) -> Pieces | None:
@@ -223,14 +188,29 @@ def _from_path(path: str) -> Pieces | None:
     if os.path.isdir(path):
         if os.path.exists(os.path.join(path, INDEX)):
             return as_pieces(open_folder(path))
-        raise DataError(
-            f"{path} is a folder without {INDEX}. Make shards with `fieldfit shard`, or give '{path}/*.csv'."
-        )
-    if path.endswith(_PARQUET) and os.path.exists(path):
+        raise no_shards(path)
+    if is_parquet(path) and os.path.exists(path):
         return Pieces((FilePiece(checked_file(path)),))
     if not glob.has_magic(path) or os.path.exists(path):
         return None
     return Pieces(tuple(map(FilePiece, matching(path))))
+
+
+def no_shards(folder: str) -> DataError:
+    """The error of a folder that `fieldfit shard` did not make."""
+    return DataError(
+        f"{folder} is a folder without {INDEX}. {pattern_of(folder)}, or make shards with `fieldfit shard`."
+    )
+
+
+def pattern_of(folder: str) -> str:
+    """Advice for a folder where files are needed: the pattern of those that it has."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries]
+    kinds = [kind for kind in _KINDS if any(name.endswith(kind) for name in names)]
+    if not kinds:
+        return f"None of its files is a table ({', '.join(_KINDS)}). Give the files with the samples"
+    return "Give its files: " + " or ".join(f"'{os.path.join(folder, '*' + kind)}'" for kind in kinds)
 
 
 def matching(pattern: str) -> list[str]:

@@ -157,6 +157,8 @@ def read_pieces(
         raise DataError(
             "The shards of a folder have their weights already: give --sample-weight to `fieldfit shard`."
         )
+    if sample_weight is None and pieces.sample_weight is not None:
+        sample_weight, weight_kind = pieces.sample_weight, pieces.weight_kind
     kind = pieces.folder.weight_kind if pieces.folder is not None else (weight_kind if sample_weight else None)
     copies = kind == "counts" and not policy.bind(model.as_field("A count of samples").structure()).everything
     reading = Reading(model, sample_weight, weight_kind, copies)

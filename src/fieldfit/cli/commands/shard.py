@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glob import has_magic
 from pathlib import Path
 from typing import Annotated
 
@@ -22,10 +23,14 @@ from fieldfit.words import counted
 
 def shard(
     data: Annotated[
-        Path, typer.Argument(metavar="DATA", help="CSV or TSV file with one sample per line, or sentences.")
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="CSV, TSV or Parquet file with one sample per line, a pattern 'DATA/*.csv' of such files, or sentences.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="New folder for the shards.")],
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows in a shard.")] = 100_000,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Largest number of rows in a shard.")] = 100_000,
     states: Annotated[
         str | None,
         typer.Option("--states", metavar="S0,S1,…", help="Values of the columns. Default: all values in the file."),
@@ -57,16 +62,16 @@ def shard(
             say(f"{counted(count, 'sentences')} in {counted(files, 'files')}: {out}")
         return
     from fieldfit.cli.values import as_list, as_states
-    from fieldfit.shards.making import TextTable, make_shards
+    from fieldfit.shards.making import make_shards, table_files
 
-    source = TextTable(
-        data,
-        None if states is None else as_states(states),
-        as_list(columns),
-        as_list(leave_out) or (),
-        header,
-        sample_weight,
-        weight_kind.value,
+    source = table_files(
+        _files(data),
+        states=None if states is None else as_states(states),
+        columns=as_list(columns),
+        leave_out=as_list(leave_out) or (),
+        header=header,
+        sample_weight=sample_weight,
+        weight_kind=weight_kind.value,
     )
     folder = make_shards(source, out, rows)
     if json:
@@ -74,3 +79,13 @@ def shard(
     else:
         size = f"{counted(folder.n, 'samples')} of {counted(folder.m, 'columns')}"
         say(f"{size} in {counted(len(folder.files), 'shards')}: {out}")
+
+
+def _files(data: Path) -> list[str]:
+    """The file, or those that a pattern matches."""
+    from fieldfit.shards.pieces import matching, pattern_of
+    from fieldfit.types import DataError
+
+    if data.is_dir():
+        raise DataError(f"{data} is a folder. {pattern_of(str(data))}.")
+    return matching(str(data)) if has_magic(str(data)) and not data.exists() else [str(data)]

@@ -14,7 +14,7 @@ SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="File that 
 StoreFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep's .toml file, or its store.")]
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", metavar="FILE", help="Store for the results. Default: FILE.sweep next to FILE.toml."),
+    typer.Option("--store", metavar="FILE", help="Store of the results. Default: FILE.sweep next to FILE.toml."),
 ]
 
 #: Exit code of `run` if some cells failed; 0 if all are done, and 130 after Ctrl-C.
@@ -66,6 +66,7 @@ def run(
 
 def show(
     path: StoreFile,
+    store: StoreOption = None,
     errors: Annotated[bool, typer.Option("--errors", help="Also print the error of every failed cell.")] = False,
     tracebacks: Annotated[
         bool, typer.Option("--tracebacks", help="Print these errors with their Python tracebacks.")
@@ -77,7 +78,7 @@ def show(
     from fieldfit.sweep import open_sweep
     from fieldfit.sweep.results import error_sentence
 
-    sweep = open_sweep(store_of(path))
+    sweep = open_sweep(store or store_of(path))
     frame = sweep.frame(unfinished=True)
     if json:
         records = frame.to_dict("records")
@@ -94,6 +95,7 @@ def show(
 def export(
     path: StoreFile,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file, .csv or .parquet.")],
+    store: StoreOption = None,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Include cells without a result.")] = False,
 ) -> None:
     """Write the results to a table, one row for each cell."""
@@ -101,8 +103,9 @@ def export(
     from fieldfit.cli.saving import check_target
     from fieldfit.sweep import open_sweep
 
-    check_target(out, path, store_of(path), *_inputs(path))
-    rows = open_sweep(store_of(path)).export(out, unfinished=unfinished)
+    kept = store or store_of(path)
+    check_target(out, path, kept, *_inputs(path))
+    rows = open_sweep(kept).export(out, unfinished=unfinished)
     note(f"{rows:,} cells written to {out}")
 
 
