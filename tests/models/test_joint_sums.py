@@ -122,3 +122,22 @@ def test_models_with_remembered_sums_are_copied():
     expected = compiled(model, values).value_grad(np.zeros(model.n_parameters))[0]
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert compiled(other, values).value_grad(np.zeros(model.n_parameters))[0] == expected
+
+
+def test_no_thread_waits_for_another_one(runs):
+    # In a forked process the other thread does not exist, and would never finish.
+    model, values = field()
+    problem = compiled(model, values)
+    theta = np.random.default_rng(5).normal(0, 0.4, model.n_parameters)
+    expected = compiled(field()[0], values).value_grad(theta)[1].tobytes()
+    runs.clear()
+    with ThreadPoolExecutor(1) as pool:
+        sums = model.field_arrays.sums
+        pool.submit(sums._lock.acquire).result()
+        assert problem.value_grad(theta)[1].tobytes() == expected
+        assert problem.value_grad(theta)[1].tobytes() == expected
+        assert len(runs) == 2
+        pool.submit(sums._lock.release).result()
+    problem.value_grad(theta)
+    problem.value_grad(theta)
+    assert len(runs) == 3

@@ -37,10 +37,14 @@ class JointSums:
 
     def lattice(self, program: Program, make: Callable[[], Lattice | None]) -> Lattice | None:
         """The lattice of a program, which does not depend on θ."""
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            return make()
+        try:
             if program.free not in self._lattices:
                 self._lattices[program.free] = make()
             return self._lattices[program.free]
+        finally:
+            self._lock.release()
 
     def at(
         self,
@@ -52,20 +56,34 @@ class JointSums:
     ) -> FloatArray:
         """What ``make()`` gives at these log tables (and along this direction), computed once; read-only.
 
-        Other threads wait for it: they are about to need it.
+        No thread waits for another, which may fit other samples, or belong to the process that this one was forked from.
         """
+        if not self._lock.acquire(blocking=False):
+            return make()
+        try:
+            return self._known_at(log_tables, kind, program, make, direction)
+        finally:
+            self._lock.release()
+
+    def _known_at(
+        self,
+        log_tables: FloatArray,
+        kind: _Kind,
+        program: Program,
+        make: Callable[[], FloatArray],
+        direction: FloatArray | None,
+    ) -> FloatArray:
         key = (kind, program.free)
         tables, along = log_tables.tobytes(), b"" if direction is None else direction.tobytes()
-        with self._lock:
-            if tables != self._tables:
-                self._known.clear()
-                self._tables = tables
-            known = self._known.get(key)
-            if known is None or known[0] != along:
-                value = make()
-                value.flags.writeable = False
-                known = self._known[key] = (along, value)
-            return known[1]
+        if tables != self._tables:
+            self._known.clear()
+            self._tables = tables
+        known = self._known.get(key)
+        if known is None or known[0] != along:
+            value = make()
+            value.flags.writeable = False
+            known = self._known[key] = (along, value)
+        return known[1]
 
 
 def is_joint(program: Program) -> bool:
