@@ -248,7 +248,7 @@ class BoundPolicy:
 
     @property
     def largest_beta(self) -> float:
-        """The largest |β|."""
+        """The largest abs(β)."""
         return max(float(np.max(np.abs(beta))) for beta in self.betas)
 
     def check_range(self, total_weight: float = 1.0) -> None:
