@@ -26,7 +26,7 @@ def memory_limit() -> int | None:
 
 
 def beyond_memory(needed: int) -> str | None:
-    """``at least 2,000 bytes, and there are 1,000 bytes of memory`` if so many do not fit; None if they may."""
+    """``at least 2,000 bytes, and there are 1,000 bytes of memory`` if ``needed`` bytes do not fit; None if they may."""
     memory = memory_limit()
     if memory is None or needed <= memory:
         return None
