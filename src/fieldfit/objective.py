@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from fieldfit.optim.preconditioner import InverseProduct, StagedPreconditioner
 from fieldfit.optim.proximal import FEW_PAIRS, MANY_PARAMETERS, minimise_proximal
 from fieldfit.optim.settling import Settling
 from fieldfit.optim.stochastic import Batches, minimise_stochastic
+from fieldfit.properties import cached_property
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray, ModelError
 

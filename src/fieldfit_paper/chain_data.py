@@ -12,7 +12,7 @@ for each token) for the Boltzmann chain. A fold draws its training sequences wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -43,11 +43,10 @@ class ChainData:
     pairs: str
     n_train: int
 
-    @cached_property
+    @property
     def crf(self) -> ff.ChainCRF:
         """The CRF of all features."""
-        K, F = self.features.n_labels, self.features.n_features
-        return ff.ChainCRF(K, F, pairs=self.pairs, end=False).observe(self.features)
+        return _crf(self)
 
     def second_order(self, unseen: str) -> ff.ChainCRF:
         """The CRF of all features and of all label triples; triples that do not occur are "forbidden", or have "zero"."""
@@ -59,6 +58,12 @@ class ChainData:
     def n_pairs(self) -> int:
         """The number of (feature, label) pairs that have a weight."""
         return self.crf.n_parameters - self.crf.n_labels * (self.crf.n_labels + 1)
+
+
+@lru_cache(maxsize=3)
+def _crf(data: ChainData) -> ff.ChainCRF:
+    K, F = data.features.n_labels, data.features.n_features
+    return ff.ChainCRF(K, F, pairs=data.pairs, end=False).observe(data.features)
 
 
 @dataclass(frozen=True, eq=False)

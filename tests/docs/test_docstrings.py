@@ -1,7 +1,6 @@
 """Every public object has a numpydoc docstring: parameters as in the signature, what it returns, examples that run."""
 
 import doctest
-import functools
 import inspect
 import re
 from pathlib import Path
@@ -22,6 +21,7 @@ from fieldfit.models.base import QUESTIONS, Draws, Model
 from fieldfit.models.couplings import Couplings
 from fieldfit.planner.candidates import Candidate
 from fieldfit.planner.result import Plan
+from fieldfit.properties import cached_property
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.weights.result import WeightsResult
 
@@ -101,7 +101,7 @@ def callables():
     for cls in PUBLIC_CLASSES:
         found[cls] = f"{cls.__module__}.{cls.__name__}"
         for name, member, function in own_members(cls):
-            if not isinstance(member, (property, functools.cached_property)):
+            if not isinstance(member, (property, cached_property)):
                 found.setdefault(documented(cls, name) or function, f"{found[cls]}.{name}")
                 if inspect.isfunction(member):
                     METHODS.add(documented(cls, name) or function)

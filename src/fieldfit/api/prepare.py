@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +25,7 @@ from fieldfit.objective import Objective, Penalties
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import LARGEST_WEIGHT, BoundPolicy
 from fieldfit.policies.selection import Selection
+from fieldfit.properties import cached_property
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, PolicyError, WidthError
 
 #: Number of entries that are copied at a time.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fieldfit.api.accuracies import Kind as Kind
@@ -21,6 +20,7 @@ from fieldfit.arguments import instance_of
 from fieldfit.callers import warn_caller
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.inference.gibbs import BURN_IN, THIN
+from fieldfit.properties import cached_property
 from fieldfit.refinement.specification import SpecificationTest
 from fieldfit.types import Plain, PolicyError, RunawayWarning
 from fieldfit.words import counted

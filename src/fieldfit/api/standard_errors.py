@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -30,6 +29,7 @@ from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.callers import warn_caller
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
+from fieldfit.properties import cached_property
 from fieldfit.steps import stepped
 from fieldfit.types import BoolArray, ConvergenceWarning, FewSamplesWarning, FieldfitError, FloatArray, ModelError
 from fieldfit.words import sentence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -23,6 +22,7 @@ from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.policies import Policy
+from fieldfit.properties import cached_property
 from fieldfit.refinement.second_stage import EstimatingScores
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray

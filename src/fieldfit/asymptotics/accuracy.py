@@ -17,12 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from fieldfit.asymptotics.range_inverse import SMALL, RangeInverse, is_singular, range_inverse
+from fieldfit.properties import cached_property
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FloatArray
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from fieldfit.asymptotics.mixture_moments import MixtureMoments
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import SumProblem
 from fieldfit.policies.laws.base import Noise
+from fieldfit.properties import cached_property
 from fieldfit.steps import stepped
 from fieldfit.types import FloatArray
 

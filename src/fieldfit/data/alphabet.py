@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import ClassVar, overload
 
 import numpy as np
 
+from fieldfit.properties import cached_property
 from fieldfit.types import DataError, Int32Array
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from fieldfit.data.attributes import AttributeRows, AttributeText, Item, attribu
 from fieldfit.data.label_lists import Label, check_unknown, encode_labels, flatten_labels
 from fieldfit.data.packing import pack_names, pack_text, unpack_names, unpack_text
 from fieldfit.data.sequences import UNKNOWN, Sequences
+from fieldfit.properties import cached_property
 from fieldfit.types import Array, Arrays, DataError, Int32Array, Plain
 
 Sentences = Sequence[Sequence[Item]] | AttributeText

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
@@ -21,6 +20,7 @@ from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import UNKNOWN, Sequences
 from fieldfit.data.template_blocks import Block, Cells, Source, group_templates, learn_blocks
 from fieldfit.data.templates import FeatureSpec, parse_templates
+from fieldfit.properties import cached_property
 from fieldfit.types import Array, Arrays, DataError, Int32Array
 from fieldfit.words import counted
 

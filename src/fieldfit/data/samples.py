@@ -6,13 +6,13 @@ A code c of variable j means the label states[j][c]; −1 is a missing value, wh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.labels import States
+from fieldfit.properties import cached_property
 from fieldfit.types import DataError, Int32Array, IntArray
 from fieldfit.words import counted
 

@@ -7,13 +7,13 @@ indices[indptr[i]:indptr[i + 1]] with the values beside them; an index that occu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit.arguments import whole_number, whole_numbers
 from fieldfit.data.dataset import Dataset
+from fieldfit.properties import cached_property
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray
 
 UNKNOWN = -1

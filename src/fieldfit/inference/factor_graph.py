@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from fieldfit.inference.ragged import Ragged
+from fieldfit.properties import cached_property
 from fieldfit.types import Int32Array, IntArray, ModelError
 
 

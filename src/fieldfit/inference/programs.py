@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -20,6 +19,7 @@ from fieldfit import _kernels
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.inference.templates import EliminationTemplate, TemplateOrder, compile_template, order_template
+from fieldfit.properties import cached_property
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError, WidthError
 

@@ -9,7 +9,6 @@ biases in one group share a parameter.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence, Set
-from functools import cached_property
 from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex, TypedDict, Unpack, cast
 
 import numpy as np
@@ -39,6 +38,7 @@ from fieldfit.models.rows_problem import compile_apart
 from fieldfit.models.sum_problem import compile_by
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.properties import cached_property
 from fieldfit.types import Arrays, DataError, FloatArray, Int32Array, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:

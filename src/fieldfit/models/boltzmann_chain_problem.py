@@ -13,7 +13,6 @@ so the gradient of the emissions stays factored until it is written to its array
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from fieldfit.models.chain_layout import LANE, Weights
 from fieldfit.models.chain_problem import Windows, check_labels
 from fieldfit.models.chain_segments import Segments
 from fieldfit.models.problem import Problem
+from fieldfit.properties import cached_property
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, IntArray, Plain
 

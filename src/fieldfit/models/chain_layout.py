@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from fieldfit.data.alphabet import LazyNames
 from fieldfit.data.sequences import Sequences
 from fieldfit.models.label_triples import LabelTriples, every_triple, triple_name
+from fieldfit.properties import cached_property
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray
 
 LANE = 4

@@ -14,7 +14,6 @@ label. A window without any known label is left out too: its log-probability is 
 from __future__ import annotations
 
 from copy import copy
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from fieldfit.models.chain_layout import ChainLayout, Weights
 from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.windows import WindowFamily
+from fieldfit.properties import cached_property
 from fieldfit.threads import get_threads
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, Plain, PolicyError
 

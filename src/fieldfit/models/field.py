@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -37,6 +37,7 @@ from fieldfit.models.located import LocatedScores
 from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import FieldStructure
+from fieldfit.properties import cached_property
 from fieldfit.types import BoolArray, FloatArray, Int32Array, IntArray, ModelError
 from fieldfit.words import has_lone_surrogate
 

@@ -8,7 +8,6 @@ mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from fieldfit.models.joint_sums import JointSums
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Component
+from fieldfit.properties import cached_property
 from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray, WidthError
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +20,7 @@ from fieldfit.named import variables_of
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import FieldStructure
+from fieldfit.properties import cached_property
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
 
 _NOTHING_TO_DRAW = (

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +43,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.models.work import FamilyWork
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily
+from fieldfit.properties import cached_property
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -37,6 +36,7 @@ from fieldfit.models.work import FamilyWork
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily
+from fieldfit.properties import cached_property
 from fieldfit.threads import get_threads, one_blas_thread
 from fieldfit.types import Array, DataError, FloatArray, IntArray, ModelError, Plain, SingleArray
 

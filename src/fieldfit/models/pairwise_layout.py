@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.policies.selection import FamilySelection, check_components
+from fieldfit.properties import cached_property
 from fieldfit.types import Array, FloatArray, Int32Array, IntArray, Plain
 
 S = TypeVar("S", bound=np.generic)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -28,6 +27,7 @@ from fieldfit.models.pairwise_layout import BlockFamily, sums_by
 from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
+from fieldfit.properties import cached_property
 from fieldfit.threads import get_threads, one_blas_thread
 from fieldfit.types import Array, BoolArray, DataError, FloatArray, Int32Array, IntArray
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.models.pairwise_layout import EdgeNumbers, sums_by
+from fieldfit.properties import cached_property
 from fieldfit.types import Array, BoolArray, FloatArray, Int32Array, IntArray, ModelError
 
 if TYPE_CHECKING:

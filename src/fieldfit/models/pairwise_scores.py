@@ -7,7 +7,6 @@ each edge, with a term of its own for pairs within a block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -19,6 +18,7 @@ from fieldfit.models.pairwise_layout import BlockFamily, Layout, block_size, lay
 from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.sparse_moments import PairSums, is_sparse
 from fieldfit.policies.selection import FamilySelection
+from fieldfit.properties import cached_property
 from fieldfit.threads import get_threads, one_blas_thread
 from fieldfit.types import FloatArray, IntArray
 

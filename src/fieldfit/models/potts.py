@@ -10,7 +10,6 @@ x_k].
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
@@ -35,6 +34,7 @@ from fieldfit.models.potts_tables import PottsTables
 from fieldfit.models.problem import Problem
 from fieldfit.models.sum_problem import compile_by
 from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.properties import cached_property
 from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:

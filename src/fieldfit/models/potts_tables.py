@@ -7,12 +7,12 @@ parameters it returns views of θ and copies nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit.models.pairwise_layout import sums_by
+from fieldfit.properties import cached_property
 from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError
 
 

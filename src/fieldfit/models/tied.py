@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
@@ -35,6 +35,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.models.state_problem import StateProblem, state_supports
 from fieldfit.models.sum_problem import compile_by
 from fieldfit.policies.selection import FamilySelection, Selection
+from fieldfit.properties import cached_property
 from fieldfit.types import Arrays, FloatArray, IntArray, ModelError, Plain
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ labels before it and the two after it. A window with an unknown label among thes
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from fieldfit import _kernels
@@ -16,6 +14,7 @@ from fieldfit.models.chain_curvature import state_columns
 from fieldfit.models.chain_layout import ChainLayout
 from fieldfit.models.chain_problem import ChainProblem, Windows
 from fieldfit.models.label_triples import LabelTriples
+from fieldfit.properties import cached_property
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, IntArray
 

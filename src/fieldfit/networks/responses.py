@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
@@ -17,6 +16,7 @@ from fieldfit.data.group_labels import group_like
 from fieldfit.data.samples import Table
 from fieldfit.data.table import read_table
 from fieldfit.named import closest_names
+from fieldfit.properties import cached_property
 from fieldfit.types import BoolArray, DataError, FieldfitWarning, IntArray, ModelError
 from fieldfit.words import counted
 

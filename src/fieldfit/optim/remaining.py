@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from fieldfit.optim.cg import Product, Recursion
 from fieldfit.optim.preconditioner import Preconditioner
 from fieldfit.optim.settling import HessianMatrix, Settling
+from fieldfit.properties import cached_property
 from fieldfit.types import FloatArray
 
 #: Fewest steps of conjugate gradients, and parameters up to which there may be as many steps as parameters.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from fieldfit.policies.laws.base import Law, Noise
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.policies.structure import Structure
+from fieldfit.properties import cached_property
 from fieldfit.refinement.planned import SkippedError
 from fieldfit.refinement.staged import Staged
 from fieldfit.steps import expect

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ from fieldfit.planner.ingredients import Ingredient
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request
 from fieldfit.policies import Policy
+from fieldfit.properties import cached_property
 from fieldfit.refinement.planned import PlannedStage
 from fieldfit.refinement.planned_conditions import PlannedConditions
 from fieldfit.types import FloatArray

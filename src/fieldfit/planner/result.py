@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY
 from fieldfit.planner.request import Target
 from fieldfit.planner.search import Edge
 from fieldfit.planner.survey import Survey
+from fieldfit.properties import cached_property
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import FloatArray, Plain
 from fieldfit.words import sentence

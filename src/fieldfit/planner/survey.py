@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from fieldfit.planner.pilot import FULL, PILOT_POLICY, Pilot
 from fieldfit.planner.request import Request, Target
 from fieldfit.planner.search import Mixture, Search
 from fieldfit.policies.laws.base import Law, Noise
+from fieldfit.properties import cached_property
 from fieldfit.refinement.planned import PlannedStage, SkippedError
 from fieldfit.refinement.staged import Staged
 from fieldfit.types import FieldfitError, FloatArray

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
+from fieldfit.properties import cached_property
 from fieldfit.types import IntArray
 
 if TYPE_CHECKING:

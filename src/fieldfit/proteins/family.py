@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from fieldfit.models.potts import Potts
 from fieldfit.models.potts_preconditioner import state_frequencies
 from fieldfit.named import places_of
 from fieldfit.optim import Progress
+from fieldfit.properties import cached_property
 from fieldfit.proteins.couplings import average_product_correction, frobenius_norms
 from fieldfit.proteins.parameter_file import PlmcParameters, write_plmc
 from fieldfit.proteins.penalties import Penalty, as_penalty

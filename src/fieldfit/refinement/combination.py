@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
 from fieldfit.models.field import FieldModel
+from fieldfit.properties import cached_property
 from fieldfit.refinement.conditions import Blocks, Conditions, NodeConditions, Sums
 from fieldfit.refinement.model_moments import ModelMoments, ScoreMoments, is_exact
 from fieldfit.refinement.model_moments import together as all_moments

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ import numpy as np
 from fieldfit.models.field import FieldModel
 from fieldfit.models.problem import Problem
 from fieldfit.policies.structure import FieldStructure
+from fieldfit.properties import cached_property
 from fieldfit.refinement.instruments import Conditionals, Function, expand_scores
 from fieldfit.types import FloatArray, Int32Array, IntArray
 

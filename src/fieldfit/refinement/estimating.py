@@ -15,13 +15,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.models.problem import Problem
+from fieldfit.properties import cached_property
 from fieldfit.refinement.conditions import Conditions, NodeConditions, Sums
 from fieldfit.refinement.model_moments import ScoreMoments
 from fieldfit.refinement.pseudo_inverse import bread_inverse

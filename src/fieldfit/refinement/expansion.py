@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from fieldfit.models.problem import Problem
 from fieldfit.optim import Solution, minimise
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
+from fieldfit.properties import cached_property
 from fieldfit.refinement.statistical import StatisticalStop
 from fieldfit.types import BoolArray, FloatArray
 

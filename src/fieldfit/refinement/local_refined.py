@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from fieldfit.asymptotics import Accuracy, DenseAccuracy, Moments
 from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.asymptotics.meat import ScoreVariance
+from fieldfit.properties import cached_property
 from fieldfit.refinement.conditions import NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, WeightedConditions, symmetric_bread
 from fieldfit.refinement.refined import Account

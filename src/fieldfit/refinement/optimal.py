@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from fieldfit.asymptotics.moments import MOST_ENUMERATED_STATES
 from fieldfit.models.field import FieldModel
 from fieldfit.policies import Policy
 from fieldfit.policies.policy import BoundPolicy
+from fieldfit.properties import cached_property
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.conditions import NodeConditions
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from fieldfit.asymptotics import DenseAccuracy, Moments
 from fieldfit.asymptotics.criterion import ROOT, mean_words
 from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.data.samples import Table
+from fieldfit.properties import cached_property
 from fieldfit.refinement.estimating import (
     ConditionSums,
     SampleConditions,

@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,6 +31,7 @@ from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
 from fieldfit.optim.keeping import Keeper, State
+from fieldfit.properties import cached_property
 from fieldfit.refinement.estimating import ConditionSums, WeightedConditions
 from fieldfit.refinement.mixing import Mixing, mixing
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse

@@ -6,7 +6,6 @@ import secrets
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import cast
 
@@ -16,6 +15,7 @@ from fieldfit.models.base import Cost
 from fieldfit.models.problem import Problem
 from fieldfit.optim.preconditioner import InverseProduct
 from fieldfit.policies.policy import BoundPolicy
+from fieldfit.properties import cached_property
 from fieldfit.shards import questions
 from fieldfit.shards.backend import Placed
 from fieldfit.shards.shard import Recipe, Report

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +24,7 @@ from fieldfit.policies.selection import NUMBERS_AT_A_TIME, FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_weights, read_terms
 from fieldfit.policies.text import Reader, format_number
+from fieldfit.properties import cached_property
 from fieldfit.types import BoolArray, FloatArray, IntArray, PolicyError
 
 _MOST_UNITS = 2_000
