@@ -611,6 +611,43 @@ def test_files_with_names_alone_do_not_count(frame, tmp_path):
         TableFiles.matching(str(tmp_path / "0*.csv"))
 
 
+@pytest.mark.parametrize("kind", ["importance", "counts"])
+def test_parts_whose_weights_are_all_0_do_not_count(frame, kind):
+    """As parts without rows: the estimate has the bits of the other parts, whichever samples are left out."""
+    weights = np.arange(len(frame)) % 3
+    weights[100:250] = 0
+    weighted = frame.assign(w=weights)
+    settings: dict[str, Any] = {"random_state": 3, "sample_weight": "w", "weight_kind": kind}
+    gaps = ff.fit(MODEL, in_parts(weighted, 100, 180, 250), "PL1 + 0.4*PL2", **settings)
+    without = ff.fit(MODEL, in_parts(weighted.drop(index=range(100, 250)), 100), "PL1 + 0.4*PL2", **settings)
+    assert gaps.n == without.n
+    np.testing.assert_array_equal(gaps.theta, without.theta)
+    np.testing.assert_array_equal(gaps.standard_errors(), without.standard_errors())
+    with pytest.raises(DataError, match="No rows: the data have 2 parts without samples of positive weight"):
+        ff.fit(MODEL, in_parts(weighted.assign(w=0), 150), **settings)
+    with pytest.raises(DataError, match=r"sample_weight is -1.0 in row 0"):
+        ff.fit(MODEL, in_parts(weighted.assign(w=np.where(weights > 0, weights, -1)), 100, 150), **settings)
+
+
+def test_shards_are_made_of_blocks_in_which_a_sample_counts(frame, tmp_path, capsys):
+    from fieldfit.cli.app import run
+
+    weighted = frame.assign(w=np.arange(len(frame)) // 50 % 3)  # 0 in the first of three blocks of 50 rows
+    path, command = tmp_path / "x.csv", ["--sample-weight", "w", "--rows", "50"]
+    weighted.to_csv(path, index=False)
+    assert TableFiles.matching(str(tmp_path / "*.csv"), "w").names == ("a", "b", "c", "d")
+    assert run(["shard", str(path), *command, "--out", str(tmp_path / "s")]) == 0
+    assert [file.rows for file in open_folder(tmp_path / "s").files] == [50] * 5
+    fit, whole = ff.fit(MODEL, str(tmp_path / "s")), ff.fit(MODEL, weighted, sample_weight="w")
+    np.testing.assert_allclose(fit.theta, whole.theta, atol=1e-6)
+    assert fit.total == pytest.approx(whole.total)
+    weighted.assign(w=0).to_csv(path, index=False)
+    capsys.readouterr()
+    assert run(["shard", str(path), *command, "--out", str(tmp_path / "none")]) == 2
+    assert "weights in the column 'w' are all 0, so no sample counts" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
 def test_errors_name_the_part_and_the_row_in_it(frame, tmp_path):
     wrong = frame.astype(float)
     wrong.iloc[303, 1] = np.inf

@@ -75,7 +75,7 @@ def read_table(
     them. header: whether line 1 of a file has the names; None: auto-detect. allow_missing_columns: accept variables
     without a single value, which needs `states`; a fit refuses them, but a conditional probability sums them out. part:
     the rows are some of a larger table, in which a column may have no value (and then no states, if none are given);
-    there may be no rows at all.
+    there may be no rows at all, and none are returned of rows whose weights are all 0.
     rename: whether `names` may replace other names that the source has; a model says no, because columns with other
     names could be in any order.
     """
@@ -112,6 +112,8 @@ def read_table(
             f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out of the data."
         )
+    if part and weight is not None and not np.any(weight):
+        codes, weight = codes[:0], None  # no sample of this part counts
     return Table(
         codes,
         tuple(raw.names),

@@ -131,7 +131,20 @@ def make_shards(source: TableFile | Sequence[TableFile], folder: str | os.PathLi
     if not states:
         shown = f"{files[0].path} has" if len(files) == 1 else f"{len(files)} files have"
         raise DataError(f"No rows: {shown} no samples. Give at least one row.")
-    return write_folder(folder, _blocks(files, rows, states), states)
+    return write_folder(folder, _counting(files, rows, states), states)
+
+
+def _counting(files: Sequence[TableFile], rows: int, states: Sequence[object]) -> Iterator[Table]:
+    """The blocks in which a sample counts. One whose weights are all 0 comes without rows."""
+    filled = (table for table in _blocks(files, rows, states) if table.n)
+    first = next(filled, None)
+    if first is None:
+        raise DataError(
+            f"The weights in the column {files[0].sample_weight!r} are all 0, so no sample counts. Give at least one "
+            "positive weight."
+        )
+    yield first
+    yield from filled
 
 
 def _blocks(files: Sequence[TableFile], rows: int, states: Sequence[object] | None) -> Iterator[Table]:

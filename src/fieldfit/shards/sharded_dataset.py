@@ -167,9 +167,8 @@ def read_pieces(
     summaries: list[ShardSummary] = placed.each(partial(_summary, model))
     filled = [number for number, summary in enumerate(summaries) if summary.n]
     if not filled:
-        raise DataError(
-            f"No rows: the data have {counted(len(sources), 'parts')} without samples. Give at least one row."
-        )
+        told = "samples" if sample_weight is None else "samples of positive weight"
+        raise DataError(f"No rows: the data have {counted(len(sources), 'parts')} without {told}. Give at least one.")
     if len(filled) < len(sources):  # read again: the sums over shards are those of the pieces that have samples
         placed = backend.place([sources[number] for number in filled])
         summaries = [summaries[number] for number in filled]
