@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import fieldfit as ff
+from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.shards.folder import write_folder
 from fieldfit.shards.sharded_dataset import ShardedDataset
@@ -38,7 +39,7 @@ def count_gathered() -> list[int]:
     numbers: list[int] = []
     subset = ShardedDataset.subset
 
-    def counted(self: ShardedDataset, rows: ArrayLike) -> Table:
+    def counted(self: ShardedDataset, rows: ArrayLike) -> Dataset:
         some = subset(self, rows)
         numbers.append(some.n)
         return some

@@ -1,9 +1,15 @@
 """Plans for samples in pieces and for fits on workers."""
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 
 import fieldfit as ff
+from fieldfit.chains import SentenceFiles, join_texts, read_columns
+from fieldfit.cli import main
+from fieldfit.planner.pilot import Effort
 from fieldfit.shards.backend import LocalBackend, LocalShards
 from fieldfit.shards.shard import Shard
 from fieldfit.shards.sharded_dataset import MOST_GATHERED
@@ -113,3 +119,69 @@ def test_a_plan_on_workers_is_fitted_there(model, samples, files):
         pieces = ff.plan(model, files, policies=["PL1", "0.3*PL1"], backend=client, random_state=4)
         assert variances(pieces) == variances(here)
         assert pieces.fit().theta.shape == here.theta.shape
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Seven files of 100 sentences, and one without any."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for number in range(7):
+        source, lines = np.random.default_rng(number), []
+        for _ in range(100):
+            words = source.geometric(0.08, source.integers(1, 8)).tolist()
+            lines += [f"w{word} {'XYZ'[int(source.random() < 0.2) or word % 3]}" for word in words]
+            lines.append("")
+        (folder / f"{number}.conll").write_text("\n".join(lines) + "\n")
+    (folder / "7.conll").write_text("\n")
+    return folder
+
+
+def test_sentences_in_files_have_the_plan_of_their_text(corpus, monkeypatch):
+    from fieldfit.shards.sharded_dataset import ShardedDataset
+
+    brought, usual = [], ShardedDataset.subset
+
+    def noted(self, rows):
+        brought.append(len(rows))
+        return usual(self, rows)
+
+    monkeypatch.setattr(ShardedDataset, "subset", noted)
+    monkeypatch.setattr("fieldfit.planner.pilot.usual_effort", lambda r, hessian: Effort(150, 80, 3, 40, False))
+    tagger = ff.CRFTagger(sigma2=1.0)
+    text = join_texts([read_columns(path) for path in sorted(corpus.glob("*.conll"))])
+    settings: dict[str, Any] = {"sigma2": 1.0, "tol": 1e-4, "policies": ["PL1", "FL", "0.3*PL1"], "random_state": 4}
+    _, model, sentences = tagger.prepare(text)
+    one = ff.plan(model, sentences, **settings)
+    _, model, pieces = tagger.prepare(SentenceFiles.matching(corpus / "*.conll"))
+    many = ff.plan(model, pieces, **settings)
+    assert many.n == one.n == 700
+    assert many.theta.tobytes() == one.theta.tobytes()
+    assert variances(many) == variances(one)
+    flops = {candidate.policy: candidate.flops for candidate in many.candidates}
+    assert flops == {candidate.policy: candidate.flops for candidate in one.candidates}
+    assert max(brought) == 150  # of 700; a shard has 100
+    costs = many.survey.costs.shards
+    assert costs is not None
+    assert costs.rows.n == 100
+    fit = many.fit()
+    assert fit.n == 700
+    assert fit.dataset.in_pieces
+
+
+@pytest.mark.slow
+def test_sentences_are_planned_on_workers(corpus, capsys):
+    distributed = pytest.importorskip("distributed")
+    files = SentenceFiles.matching(corpus / "*.conll")
+    settings: dict[str, Any] = {"sigma2": 1.0, "policies": ["PL1", "FL"]}
+    _, model, pieces = ff.CRFTagger().prepare(files)
+    here = ff.plan(model, pieces, **settings)
+    local: dict[str, Any] = {"threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.Client(n_workers=2, **local) as client:
+        there = ff.plan(model, pieces, **settings, backend=client)
+        assert variances(there) == variances(here)
+        assert there.fit().theta.shape == here.theta.shape
+    for workers in ([], ["--workers", "2"]):
+        options = ["-p", "PL1", "-p", "FL", "--sigma2", "1", "--json"]
+        assert main(["plan", "crf", str(corpus / "*.conll"), *options, *workers]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert {line["policy"] for line in found["policies"]} == {"PL1", "FL"}

@@ -24,6 +24,7 @@ from fieldfit.models.field_compiler import too_wide
 from fieldfit.objective import ByParameter, Penalties
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.planner.calibration import calibration
+from fieldfit.planner.costs import MOST_TIMED
 from fieldfit.planner.pilot import plain_problem
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Shards, Target
@@ -99,9 +100,9 @@ def plan(
     reading : float, default: 0.0
         Seconds that reading the data took before this call. They count in the budget and in the cost of every fit.
     backend : distributed.Client, Backend or None, default: None
-        Where the planned fit runs, as in `fit`. Data in pieces stay there: at most a few thousand samples come to this
-        process for the pilot, and at most 20,000 for the work of a shard. Seconds are those of workers as fast as this
-        machine.
+        Where the planned fit runs, as in `fit`. Data in pieces stay there: at most 2,000 samples come to this process for
+        the pilot, and at most 20,000 samples of a table or 1,500 sentences for the work of a shard. Seconds are those of
+        workers as fast as this machine.
     shards : int or None, default: None
         Number of pieces of the samples, as in `fit`.
 
@@ -216,7 +217,8 @@ def priced_shards(dataset: Dataset, place: Place) -> Shards:
         starts = place.starts(dataset.n)
         first = Given(dataset.subset([0]))
         placed = place.backend.place([first] * (len(starts) - 1))
-    rows = min(int(np.diff(starts).max()), _MOST_COUNTED_SAMPLES)
+    most = _MOST_COUNTED_SAMPLES if isinstance(shown(dataset), Table) else MOST_TIMED
+    rows = min(int(np.diff(starts).max()), most)
     least = math.inf
     for _ in range(_TIMED_QUESTIONS):
         began = time.perf_counter()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +18,7 @@ from fieldfit.cli.options import Json, Seed, Threads, WideRows, WideRowsOption, 
 if TYPE_CHECKING:
     from fieldfit.models.base import Model
     from fieldfit.planner.result import Plan
+    from fieldfit.shards.backend import Backend
 
 _FILES = ("plan.png", "plan.svg", "plan.html", "plan.csv")
 
@@ -112,8 +115,12 @@ class ChainPlanOptions(PlanOptions):
     ] = "1e-4"
 
 
-def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> None:
-    """Plan for the model and samples of ``read``, whose time counts, and print what was found."""
+def run_plan(read: Callable[[Callable[[], Backend | None]], tuple[Model, object]], options: PlanOptions) -> None:
+    """Plan for the model and samples of ``read``, whose time counts, and print what was found.
+
+    ``read`` is given a function that opens the backend, for files that are read on workers. Otherwise the workers start
+    after the samples have been read, so that errors in these are shown at once.
+    """
     from fieldfit.api.plan import plan
     from fieldfit.cli.output import collected_warnings, note, print_json, print_table, say
     from fieldfit.cli.saving import check_folder
@@ -125,26 +132,27 @@ def run_plan(read: Callable[[], tuple[Model, object]], options: PlanOptions) -> 
     check_folder(options.out)
     check_backend(options.workers, options.cluster, options.worker_timeout)
     began = time.process_time()
-    with collected_warnings() as warned:
-        model, samples = read()
+    with collected_warnings() as warned, ExitStack() as stack:
+        opening = opened_backend(options.workers, options.cluster, options.worker_timeout)
+        opened = cache(lambda: stack.enter_context(opening))
+        model, samples = read(opened)
         reading = time.process_time() - began
-        with opened_backend(options.workers, options.cluster, options.worker_timeout) as backend:
-            made = plan(
-                model,
-                samples,
-                options.budget,
-                flops=options.flops,
-                efficiency=options.efficiency,
-                policies=options.policy or None,
-                functionals=options.functional or None,
-                sigma2=options.penalty,
-                tol=as_tolerance(options.tol),
-                random_state=options.seed,
-                wide_rows=options.wide_rows.value,
-                reading=reading,
-                backend=backend,
-                shards=options.shards,
-            )
+        made = plan(
+            model,
+            samples,
+            options.budget,
+            flops=options.flops,
+            efficiency=options.efficiency,
+            policies=options.policy or None,
+            functionals=options.functional or None,
+            sigma2=options.penalty,
+            tol=as_tolerance(options.tol),
+            random_state=options.seed,
+            wide_rows=options.wide_rows.value,
+            reading=reading,
+            backend=opened(),
+            shards=options.shards,
+        )
     files: list[str] = []
     if options.out is not None:
         with waiting("picture and page"):

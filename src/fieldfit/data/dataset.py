@@ -8,7 +8,7 @@ samples they stand for, the copies themselves, and random parts of the samples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self, TypeVar
 
@@ -82,6 +82,27 @@ class Dataset(ABC):
         >>> data.subset([1, 1]).n
         2
         """
+
+    def followed_by(self, others: Sequence[Self]) -> Self:
+        """Return these samples and those of other datasets, one after the other.
+
+        Parameters
+        ----------
+        others : sequence of Dataset
+            Datasets of the same kind, encoded in the same way. None of them has weights or groups.
+
+        Returns
+        -------
+        Dataset
+
+        Examples
+        --------
+        >>> from fieldfit.chains import Sequences
+        >>> data = Sequences([0, 2, 3], [0, 1, 2, 3], [0, 1, 2], None, [0, 1, 0], 3, 2)
+        >>> data.followed_by([data]).n
+        4
+        """
+        raise DataError("Samples in pieces are not put one after the other in one process.")
 
     @property
     def n_groups(self) -> int | None:

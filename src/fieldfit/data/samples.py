@@ -5,7 +5,9 @@ A code c of variable j means the label states[j][c]; −1 is a missing value, wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -104,6 +106,10 @@ class Table(Dataset):
         weight = None if self.sample_weight is None else self.sample_weight[chosen]
         groups = None if self.groups is None else self.groups[chosen]
         return replace(self, codes=np.ascontiguousarray(self.codes[chosen]), sample_weight=weight, groups=groups)
+
+    def followed_by(self, others: Sequence[Self]) -> Self:
+        """These samples and those of other tables with the same columns, all without weights and groups."""
+        return replace(self, codes=np.concatenate([table.codes for table in (self, *others)]))
 
 
 def constant_columns(table: Table) -> list[str]:

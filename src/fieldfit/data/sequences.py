@@ -6,7 +6,9 @@ indices[indptr[i]:indptr[i + 1]] with the values beside them; an index that occu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -250,6 +252,26 @@ class Sequences(Dataset):
             weight_kind=self.weight_kind,
             groups=None if self.groups is None else self.groups[chosen],
         )
+
+    def followed_by(self, others: Sequence[Self]) -> Self:
+        """These sentences and those of other datasets with the same codes, all without weights and groups."""
+        parts = (self, *others)
+        values = [np.ones(len(part.indices)) if part.values is None else part.values for part in parts]
+        return replace(
+            self,
+            offsets=_joined_pointers([part.offsets for part in parts]),
+            indptr=_joined_pointers([part.indptr for part in parts]),
+            indices=np.concatenate([part.indices for part in parts]),
+            values=None if all(part.values is None for part in parts) else np.concatenate(values),
+            labels=np.concatenate([part.labels for part in parts]),
+        )
+
+
+def _joined_pointers(pointers: Sequence[IntArray]) -> IntArray:
+    """Pointers into arrays that are put one after the other."""
+    starts = np.cumsum([0, *(pointer[-1] for pointer in pointers)])
+    ends = (pointer[1:] + start for pointer, start in zip(pointers, starts[:-1], strict=True))
+    return np.concatenate([starts[:1], *ends])
 
 
 def _gather(pointer: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:

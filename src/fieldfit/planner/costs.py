@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: λ at which a family of sequences is timed beside λ = 1, and at which drawing and compiling is timed besides.
 _TIMED_LAM, _LARGER_TIMED_LAM = 0.3, 0.7
 #: Largest and smallest number of sequences that are timed, and by which factor fewer are timed beside them.
-_MOST_TIMED, _FEWEST_TIMED, _FEWER = 1500, 600, 3
+MOST_TIMED, _FEWEST_TIMED, _FEWER = 1500, 600, 3
 #: Evaluations of all timed sequences that the timing takes in a hurry, and how often one is timed then.
 TIMED_PASSES, _HURRIED_REPEATS = 7, 2
 
@@ -147,7 +147,7 @@ def timed_work(
 ) -> TimedWork:
     """A family of sequences timed on most of a small dataset, on a third of that, and with a part of its windows."""
     n = dataset.n
-    most = min(_MOST_TIMED, max(_FEWEST_TIMED, _MOST_TIMED if most_rows is None else most_rows))
+    most = min(MOST_TIMED, max(_FEWEST_TIMED, MOST_TIMED if most_rows is None else most_rows))
     order = np.random.default_rng(0).permutation(n)[:most]
     rows = dataset if n <= most else dataset.subset(np.sort(order))
     fewer = dataset.subset(np.sort(order[: max(1, len(order) // _FEWER)]))

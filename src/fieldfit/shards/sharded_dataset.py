@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from typing import ClassVar, TypeVar, cast
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.data.outline import Outline
-from fieldfit.data.samples import Table, as_table
 from fieldfit.models.base import Model
 from fieldfit.policies.policy import Policy
 from fieldfit.policies.selection import Selection
@@ -85,11 +84,11 @@ class ShardedDataset(Dataset):
         """Whether any value is missing."""
         return self.missing
 
-    def subset(self, rows: ArrayLike) -> Table:  # type: ignore[override]
+    def subset(self, rows: ArrayLike) -> Dataset:  # type: ignore[override]
         """Some of the samples, brought into this process with their weights; more than a few are refused."""
         given = np.asarray(rows)
         numbers = np.flatnonzero(given) if given.dtype == bool else given.astype(np.int64)
-        if len(numbers) > MOST_GATHERED or not isinstance(self.seen, Table):
+        if len(numbers) > MOST_GATHERED:
             raise DataError(
                 "This needs single samples, and they are in the shards, on disk or on the workers. Read the samples that "
                 "you need into this process: model.read(...)."
@@ -97,11 +96,10 @@ class ShardedDataset(Dataset):
         shard = np.searchsorted(self.starts, numbers, side="right") - 1
         by_shard = [numbers[shard == number] - self.starts[number] for number in range(len(self.starts) - 1)]
         asked = [number for number, mine in enumerate(by_shard) if len(mine)]
-        parts: list[Table] = self.placed.each(_some, by_shard, asked)
+        parts: list[Dataset] = self.placed.each(_some, by_shard, asked)
         place = np.argsort(np.argsort(shard, kind="stable"), kind="stable")
         return replace(
-            parts[0],
-            codes=np.concatenate([part.codes for part in parts])[place],
+            parts[0].followed_by(parts[1:]).subset(place),
             sample_weight=None if self.sample_weight is None else self.sample_weight[numbers],
             weight_kind=self.weight_kind,
         )
@@ -110,10 +108,10 @@ class ShardedDataset(Dataset):
         """What ``function`` gives for the samples of each shard, computed where they are held."""
         return self.placed.each(partial(_of_samples, function))
 
-    def draw(self, most: int, random: np.random.Generator) -> Table:  # type: ignore[override]
+    def draw(self, most: int, random: np.random.Generator) -> Dataset:  # type: ignore[override]
         """At most ``most`` of the samples, brought into this process."""
-        drawn = super().draw(most, random)
-        return self.subset(np.arange(self.n)) if drawn is self else cast(Table, drawn)
+        drawn: Dataset = super().draw(most, random)
+        return self.subset(np.arange(self.n)) if drawn is self else drawn
 
 
 def _of_samples(function: Callable[[Dataset], T], shard: Shard, shared: Shared, argument: object) -> T:
@@ -121,9 +119,9 @@ def _of_samples(function: Callable[[Dataset], T], shard: Shard, shared: Shared, 
     return function(shard.dataset)
 
 
-def _some(shard: Shard, shared: Shared, rows: IntArray) -> Table:
+def _some(shard: Shard, shared: Shared, rows: IntArray) -> Dataset:
     """Some of the samples of a shard, without weights."""
-    return as_table(shard.dataset).subset(rows).unweighted()
+    return shard.dataset.subset(rows).unweighted()
 
 
 @dataclass(frozen=True)

@@ -84,4 +84,4 @@ def fit(data: DataFile, model: BoltzmannOptions, table: TableOptions, options: F
 @with_options
 def plan(data: DataFile, model: BoltzmannOptions, table: TableOptions, options: PlanOptions) -> None:
     """Compare policies for a Boltzmann machine."""
-    run_plan(lambda: model.read(data, table), options)
+    run_plan(lambda _: model.read(data, table), options)

@@ -93,4 +93,4 @@ def plan(train: LabelledFile, model: SymbolOptions, options: ChainPlanOptions) -
     """Compare policies for a Boltzmann chain."""
     from fieldfit.estimators.symbol_tagger import learn_chain
 
-    run_plan(lambda: learn_chain(model.text(train), model.symbol)[1:], options)
+    run_plan(lambda _: learn_chain(model.text(train), model.symbol)[1:], options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from fieldfit.data.sequences import Sequences
     from fieldfit.estimators.crf_tagger import CRFTagger
     from fieldfit.models.chain_crf import ChainCRF
+    from fieldfit.shards.backend import Backend
+    from fieldfit.shards.pieces import Pieces
     from fieldfit.shards.sentence_files import SentenceFiles
     from fieldfit.types import Plain
 
@@ -131,13 +134,13 @@ class CRFOptions:
             return None
         return SentenceFiles.matching(pattern, separator=as_separator(self.separator), format=self.kind.value)
 
-    def read(self, path: Path) -> tuple[ChainCRF, Sequences]:
-        """The model, with the weights that the sentences show, and the sentences."""
-        from fieldfit.data.sequences import as_sequences
-
-        _, model, data = self.tagger().prepare(self.text(path))
-        sequences = as_sequences(data)
-        return model.complete(sequences), sequences
+    def read(self, path: Path, opened: Callable[[], Backend | None]) -> tuple[ChainCRF, Sequences | Pieces]:
+        """The model and the sentences; those of several files are read on the workers, which ``opened`` starts."""
+        files = self.files(path)
+        _, model, sentences = self.tagger().prepare(
+            self.text(path) if files is None else files, backend=None if files is None else opened()
+        )
+        return model, sentences
 
 
 @dataclass(frozen=True)
@@ -241,8 +244,11 @@ def fit(
 
 @with_options
 def plan(train: LabelledFile, model: CRFOptions, options: ChainPlanOptions) -> None:
-    """Compare policies for a linear-chain CRF (a tagger)."""
-    run_plan(lambda: model.read(train), options)
+    """Compare policies for a linear-chain CRF (a tagger).
+
+    FILE may be a pattern or a folder, as for fit crf.
+    """
+    run_plan(lambda opened: model.read(train, opened), options)
 
 
 def _document(tagger: CRFTagger, options: TrainingOptions) -> Plain:

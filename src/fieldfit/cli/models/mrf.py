@@ -40,4 +40,4 @@ def fit(network: NetworkFile, data: DataFile, table: TableOptions, options: FitO
 @with_options
 def plan(network: NetworkFile, data: DataFile, table: TableOptions, options: PlanOptions) -> None:
     """Compare policies for a field of a UAI file."""
-    run_plan(lambda: read(network, data, table), options)
+    run_plan(lambda _: read(network, data, table), options)

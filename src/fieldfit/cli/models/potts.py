@@ -111,4 +111,4 @@ def fit(data: DataFile, model: PottsOptions, table: TableOptions, options: FitOp
 @with_options
 def plan(data: DataFile, model: PottsOptions, table: TableOptions, options: PlanOptions) -> None:
     """Compare policies for a Potts model."""
-    run_plan(lambda: model.read(data, table), options)
+    run_plan(lambda _: model.read(data, table), options)

@@ -22,4 +22,4 @@ def plan(path: SavedFit, data: NewData, samples: SampleOptions, options: PlanOpt
     from fieldfit.api.files import load
 
     fitted = load(path)
-    run_plan(lambda: (fitted.model, read_samples(fitted, data, samples)), options)
+    run_plan(lambda _: (fitted.model, read_samples(fitted, data, samples)), options)
