@@ -215,6 +215,15 @@ def test_separation_is_seen_however_far_the_optimiser_ran(biases, method):
     assert np.isnan(fit.conf_int(parameters=["x0:x1"])).all()
 
 
+def test_rounding_of_a_gauge_freedom_is_not_separation():
+    # The curvature along the gauge is that of rounding, about 10^-16 of 10^8 copies.
+    rows = np.random.default_rng(7).integers(0, 3, size=(30, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = ff.fit(ff.Potts(8, 3), rows, "PL1", sample_weight=np.full(30, 1e8), group_l1=1e6, tol=1e-12)
+    assert fit.separated == ()
+
+
 def test_gauge_freedom_is_not_separation():
     potts = ff.Potts(3, 2)
     x = potts.sample(np.random.default_rng(1).normal(size=potts.n_parameters), 500, 0).values

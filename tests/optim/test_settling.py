@@ -355,3 +355,15 @@ def test_groups_of_couplings_where_states_never_occur():
     assert fit.evaluations < 250
     slope = fit.objective_function.value_grad(fit.theta)[1][:9]
     np.testing.assert_allclose(-slope, 0.612 * fit.theta[:9] / np.linalg.norm(fit.theta[:9]), atol=1e-3)
+
+
+@pytest.mark.parametrize("share", [1e-3, 1e-4])
+def test_a_newton_step_goes_on_where_differences_of_values_are_rounding(share):
+    rows = np.random.default_rng(7).integers(0, 3, size=(30, 8))
+    few, many = (
+        ff.fit(ff.Potts(8, 3), rows, "PL1", sample_weight=np.full(30, n), group_l1=share * n, tol=1e-12)
+        for n in (1e4, 1e8)
+    )
+    assert few.converged
+    assert many.converged
+    assert many.objective == pytest.approx(1e4 * few.objective, rel=1e-12)

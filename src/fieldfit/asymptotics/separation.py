@@ -21,6 +21,8 @@ HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 #: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
 #: freedom of the model.
 _FAR_VALUE, _FLAT_CURVATURE, _GAUGE_CURVATURE = 4.0, 0.01, 1e-9
+#: With very many samples a gauge freedom has the curvature of rounding, a share of the largest one.
+_ROUNDING = 1e-13
 #: Contrasts of parameters that are all this close to 0 are skipped.
 _MODERATE = 1.0
 _MOST_SEPARATION_PARAMETERS = 200
@@ -67,7 +69,8 @@ def separated_parameters(
     # curvature out here cannot tell the two apart: it falls to 0 as the optimiser runs on.
     moderate = x / max(1.0, float(np.abs(relative).max()))
     nearer, turns = np.linalg.eigh(_curvature(hessian_product, moderate, far, flat, sizes))
-    runaway = flat @ turns[:, np.abs(nearer) > _GAUGE_CURVATURE * max(float(np.abs(nearer).max()), 1.0)]
+    least = max(_GAUGE_CURVATURE * max(float(np.abs(nearer).max()), 1.0), _ROUNDING * float(values[-1]))
+    runaway = flat @ turns[:, np.abs(nearer) > least]
     parts = np.abs(runaway).max(axis=1, initial=0.0)
     concerned = parts > 0.1 * parts.max()
     return tuple(names[places[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)

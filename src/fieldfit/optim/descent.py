@@ -30,6 +30,8 @@ _STALLED, _ROUNDING = 20, 1e-14
 _CLOSER, _FURTHEST = 0.5, 0.01
 #: Iterations between the Newton steps of a long descent, where the Hessian is affordable.
 _PATIENCE = 64
+#: What Newton steps may cost where the descent would end without them, in units of its own work.
+_STUCK = 8
 #: More evaluations than any descent makes.
 _MOST_EVALUATIONS = 2**53
 
@@ -146,14 +148,14 @@ class Descent(ABC):
         length = settling.probe(self.current.x, v)
         return self.slope_change(self.current.x + length * v) / length if length > 0 else np.zeros(len(v))
 
-    def newton_step(self, settling: Settling, *, exact: bool = False) -> NewtonStep | None:
+    def newton_step(self, settling: Settling, *, exact: bool = False, share: int = 1) -> NewtonStep | None:
         """The Newton step at the current point; None where it is too expensive or cannot be computed.
 
-        ``exact``: by the Hessian only.
+        ``exact``: by the Hessian only. It may cost ``share`` times the descent's own work.
         """
-        at = self.current
+        at, work = self.current, share * self.own_work
         remainder = Remainder(
-            settling, at.x, self.slope, lambda v: self.product(v, settling), self.metric, self.own_work, self.spending
+            settling, at.x, self.slope, lambda v: self.product(v, settling), self.metric, work, self.spending
         )
         return remainder.exact_step() if exact else remainder.step()
 
@@ -200,7 +202,7 @@ class Descent(ABC):
             self._restore(saved)
             if self._told():  # the state may be from before the last iteration was reported
                 return Status.CALLBACK
-            if self.current.norm > self._target and self._stalled():  # the descent of the state had ended
+            if self._has_ended():
                 return Status.ROUNDING
         elif not self.begin():
             return Status.NOT_FINITE
@@ -215,7 +217,10 @@ class Descent(ABC):
                 )
                 self._remaining = None if newton is None else newton.step
             previous = self.current.value
-            if (status := self.step(self._target)) is not None:
+            status = self.step(self._target)
+            if status is Status.LINE_SEARCH and self._turned():
+                status = self.step(self._target)
+            if status is not None:
                 return status
             if self._recorded():
                 return Status.CALLBACK
@@ -224,7 +229,7 @@ class Descent(ABC):
             small = small and previous - value <= ftol * max(abs(previous), abs(value), 1.0)
             if small and self.current.norm > self._target:
                 return Status.SMALL_CHANGE
-            if self.current.norm > self._target and self._stalled():
+            if self._has_ended():
                 return Status.ROUNDING
         return Status.CONVERGED if self.current.norm <= self._target and self._settled() else Status.ITERATION_LIMIT
 
@@ -257,6 +262,21 @@ class Descent(ABC):
         value, before = self._before
         self._before = self.current.value, length
         return before <= 2 * length and value - self.current.value <= _ROUNDING * abs(value)
+
+    def _has_ended(self) -> bool:
+        """Whether rounding ends the descent above the tolerance."""
+        return self.current.norm > self._target and self._stalled() and not self._turned()
+
+    def _turned(self) -> bool:
+        """Whether there is a Newton step to be made where the method's own steps have no effect any more."""
+        if self.settling is None:
+            return False
+        settling = self.settling.part(self.places)
+        newton = self.newton_step(settling, exact=True, share=_STUCK)
+        if newton is None or self._in_rounding(settling.length(self.current.x, newton.step)):
+            return False
+        self._remaining, self._unsettled = newton.step, True
+        return True
 
     def _stalled(self) -> bool:
         """Whether the last iterations lowered neither the value, beyond rounding, nor the gradient norm."""

@@ -159,10 +159,10 @@ class _Descent(Descent):
         """The pseudo-gradient at the current point."""
         return self._penalty.pseudo
 
-    def newton_step(self, settling: Settling, *, exact: bool = False) -> NewtonStep | None:
+    def newton_step(self, settling: Settling, *, exact: bool = False, share: int = 1) -> NewtonStep | None:
         """The Newton step by the Hessian with the penalty, which may end at corners."""
         at, free = self.current, self._penalty.free(self.current.x)
-        matrix = settling.affordable_matrix(self.own_work - self.spending.total)
+        matrix = settling.affordable_matrix(share * self.own_work - self.spending.total)
         if matrix is None or len(free) > _MOST_BY_HESSIAN:
             return None
         self.spending.hessians += settling.evaluations
