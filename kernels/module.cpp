@@ -35,6 +35,8 @@ int isa_level() {
 }  // namespace ff
 
 NB_MODULE(_kernels, module) {
+    // Threads that still run when Python ends keep what they hold. Only fieldfit's tests ask for a report.
+    nb::set_leak_warnings(std::getenv("FIELDFIT_REPORT_LEAKS") != nullptr);
     module.doc() = "Compiled kernels of fieldfit: flat arrays in, preallocated arrays out.";
     module.def(
         "isa",

@@ -17,6 +17,7 @@ if (
 ):  # one thread a worker; what depends on threads is tested with a number of them
     for library in ("FIELDFIT", "OPENBLAS", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+os.environ.setdefault("FIELDFIT_REPORT_LEAKS", "1")  # compiled objects that are left when a process ends
 
 import fieldfit
 from fieldfit.models.base import Model

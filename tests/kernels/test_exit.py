@@ -66,6 +66,35 @@ def test_nothing_is_left_when_the_interpreter_ends():
     assert "leaked" not in ended.stderr
 
 
+DAEMON = """
+import threading
+import time
+
+import numpy as np
+
+import fieldfit as ff
+
+
+def hold(held):
+    while held:
+        time.sleep(0.01)
+
+
+fit = ff.fit(ff.BoltzmannMachine(3), np.eye(3), "PL1", sigma2=1.0)
+fit.objective_function.value_grad(fit.theta)
+threading.Thread(target=hold, args=(fit,), daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_what_a_running_thread_holds_is_reported_to_those_who_ask(asked, monkeypatch):
+    monkeypatch.setenv("FIELDFIT_REPORT_LEAKS", "1")
+    if not asked:
+        monkeypatch.delenv("FIELDFIT_REPORT_LEAKS")
+    ended = subprocess.run([sys.executable, "-c", DAEMON], capture_output=True, text=True, check=True)
+    assert ("leaked" in ended.stderr) == asked, ended.stderr
+
+
 HOLDER = """
 import threading
 import time
