@@ -60,8 +60,7 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
         if keepers is not None and not weights.interrupted:
             settings = replace(settings, keeper=keepers(len(weights.history)))
     if weights is not None and weights.interrupted:
-        solution = solve(prepared, replace(settings, max_iter=0), at_optimum=True)
-        solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
+        solution = _stopped_in_weights(prepared, weights)
     else:
         solution = solve(prepared, settings, at_optimum=weights is not None and weights.fitted)
     theta = prepared.objective.full(solution.x).copy()
@@ -141,11 +140,12 @@ def with_automatic_weights(
     bound = chosen_weights.policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, prepared.open)
     drawn = DrawnPolicy.of(prepared.bound, automatic.by, selection, prepared.problem, prepared.compile)
+    reached = chosen_weights.reached
     chosen = replace(
         prepared,
         bound=bound,
         selection=drawn.selected(chosen_weights.beta),
-        problem=drawn.at(chosen_weights.beta),
+        problem=drawn.at(chosen_weights.beta) if reached is None else reached.problem,
         start=chosen_weights.theta,
     )
     return chosen, chosen_weights
@@ -182,6 +182,18 @@ def assemble(
     )
 
 
+def _stopped_in_weights(prepared: Prepared, weights: WeightsResult) -> Solution:
+    """The solution after an interrupt of the search for weights, whose work counts that of its fits already.
+
+    Nothing is evaluated: a worker may not answer.
+    """
+    stopped = Solution.interrupted_at(weights.theta[prepared.free])
+    if weights.reached is None:
+        return stopped
+    at = weights.reached.solution
+    return replace(stopped, value=at.value, gradient=at.gradient, gradient_norm=at.gradient_norm)
+
+
 def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping | None) -> tuple[str, ...]:
     """The parameters whose optimum lies at infinity.
 
@@ -199,6 +211,8 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     near = solution.status.converged or solution.gradient_norm <= _NEAR_AN_OPTIMUM * prepared.scale
     if solution.status is not Status.INTERRUPTED and (near or solution.status is Status.UNBOUNDED):
         seen.update(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
+    if solution.status is Status.INTERRUPTED and prepared.dataset.in_pieces:
+        return ()
     # Joint states that never occur also show separation, even if the optimiser stopped early.
     directions = prepared.model.boundary_directions(prepared.dataset)
     seen.update(compress(names, concerned_by(directions, prepared.open, prepared.open)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -195,6 +196,6 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
 def _stopped(result: Fit, options: FitOptions, checkpoint: Checkpoint | None) -> InterruptedFitError:
     """The end of a fit that was interrupted: what there is of it, and how to continue."""
     kept = f"; {options.out} has the estimate so far" if options.out else ""
-    if checkpoint is not None:
+    if checkpoint is not None and os.path.exists(checkpoint.path):  # it has none before the first iteration
         kept += f"; {how_to_continue(checkpoint)}"
     return InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")
