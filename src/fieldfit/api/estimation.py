@@ -65,7 +65,7 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
         solution = solve(prepared, settings, at_optimum=weights is not None and weights.fitted)
     theta = prepared.objective.full(solution.x).copy()
     separated = separated_at(prepared, solution, options.stopping)
-    _warn(solution, separated, options.stopping)
+    warn_of(solution, separated, options.stopping)
     convergence = Convergence.of(
         solution, weights, time.perf_counter() - began, options.method, options.tol, options.max_iter
     )
@@ -219,7 +219,7 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     return tuple(name for name in names if name in seen) if seen else ()
 
 
-def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
+def warn_of(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
     """Warn the caller of `fit` of data that separate, or of a fit that did not converge."""
     if separated:
         warn_caller(SeparationWarning(separation_message(separated)))
@@ -228,10 +228,15 @@ def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStoppin
     ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
     chosen = solution.status is Status.ITERATION_LIMIT and current_advice().limit_is_chosen
     if not (solution.converged or early or ended or chosen):
-        advice = current_advice().to_converge(rounding=solution.status is Status.ROUNDING)
-        warn_caller(
-            ConvergenceWarning(
-                f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
-                f"{solution.iterations} iterations). {advice}"
-            ),
-        )
+        rounding = solution.status is Status.ROUNDING
+        warn_not_converged(solution.message, solution.gradient_norm, solution.iterations, rounding=rounding)
+
+
+def warn_not_converged(message: str, gradient_norm: float, iterations: int, *, rounding: bool = False) -> None:
+    """Warn the caller of `fit` that it did not converge, with advice; ``rounding``: rounding errors have ended it."""
+    warn_caller(
+        ConvergenceWarning(
+            f"The fit did not converge ({message}; gradient norm {gradient_norm:.3g} after {iterations} iterations). "
+            f"{current_advice().to_converge(rounding=rounding)}"
+        ),
+    )

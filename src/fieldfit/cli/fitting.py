@@ -77,7 +77,9 @@ class FitOptions:
             "5% of the sampling error.",
         ),
     ] = "1e-6"
-    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 1000
+    max_iter: Annotated[
+        int, typer.Option("--max-iter", min=1, help="Largest number of iterations of each stage.")
+    ] = 1000
     wide_rows: WideRowsOption = WideRows.refuse
     threads: Threads = None
     workers: Workers = None
