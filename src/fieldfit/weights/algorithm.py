@@ -33,6 +33,7 @@ from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights
 from fieldfit.weights.result import Reached, Round, WeightsResult, Work
 from fieldfit.weights.statistics import DataStatistics, Part, take_sample
+from fieldfit.words import counted
 
 #: Parameters times groups up to which all blocks of the meat are kept.
 MOST_PARAMETERS_TIMES_GROUPS = 3_000
@@ -178,6 +179,10 @@ class _Alternation:
             settled = step.solution.converged or (len(self.history) > 1 and _settled(self.history))
             if tight and settled and self._still(step):
                 converged, message = True, f"converged: β and θ converged in {len(self.history)} rounds"
+                if step.solution.status is Status.ITERATION_LIMIT:  # θ stands still because it may not move
+                    converged = False
+                    limit = counted(self.max_iter, "iterations")
+                    message = f"stopped: β no longer changes, but the fits of θ end at their limit of {limit}"
                 # θ belongs to the present β, which stays where it is as good as the best, and as anything simple.
                 if self._beaten(step.criterion):
                     self.beta = step.best
