@@ -10,7 +10,7 @@ from typing import Any, NoReturn, SupportsFloat, SupportsIndex, SupportsInt, Typ
 
 import numpy as np
 
-from fieldfit.types import DataError, FieldfitError, FileAccessError, FloatArray, IntArray, ModelError
+from fieldfit.types import Array, DataError, FieldfitError, FileAccessError, FloatArray, IntArray, ModelError
 
 #: Variables, states or samples of a model that lists can number.
 _MOST_NUMBERED = 2**31 - 1
@@ -187,9 +187,24 @@ def unmasked(value: object, name: str, error: type[FieldfitError] = DataError) -
         raise error(f"{name} has masked entries. Give values without a mask.")
 
 
+def array_of(value: object, dtype: type | None = None) -> Array:
+    """``np.asarray(value)``; `DataError` if an object fails to convert itself, whatever error its ``__array__`` raises."""
+    try:
+        return np.asarray(value, dtype=dtype)
+    except MemoryError:
+        raise
+    except Exception as error:
+        if isinstance(error, TypeError | ValueError | OverflowError) and not hasattr(value, "__array__"):
+            raise
+        raise DataError(
+            f"A {type(value).__name__} could not be converted to a NumPy array ({type(error).__name__}: {error}). Give an "
+            "array, or a list of values."
+        ) from error
+
+
 def real_array(value: object) -> FloatArray:
     """Numbers as an array of any shape; TypeError or ValueError for what is none. NumPy would drop imaginary parts."""
-    given = np.asarray(value)
+    given = array_of(value)
     if given.dtype.kind == "c":
         raise TypeError("complex numbers")
     try:
@@ -202,7 +217,7 @@ def numbers_of(value: object, name: str) -> FloatArray:
     """An array of numbers of any shape."""
     unmasked(value, name)
     try:
-        given = np.asarray(value)
+        given = array_of(value)
         return (
             given.astype(np.float64, casting="same_kind") if given.dtype.kind in "iuf" else _no_numbers(value, name)
         )
@@ -236,7 +251,9 @@ def whole_numbers(values: object, name: str) -> IntArray:
     """An array of 64-bit integers; nothing is rounded, and truth values are none. An empty list has no wrong entry."""
     unmasked(values, name)
     try:
-        given = np.asarray(values)
+        given = array_of(values)
+    except DataError:
+        raise
     except ValueError:
         raise DataError(f"{name} must be an array of integers; got lists of unequal lengths.") from None
     if given.size == 0 and given.ndim:

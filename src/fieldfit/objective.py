@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fieldfit.arguments import number_from_zero, real_number, unmasked
+from fieldfit.arguments import array_of, number_from_zero, real_number, unmasked
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
@@ -485,7 +485,7 @@ def by_parameter(given: ByParameter, names: Sequence[str], kind: _Kind) -> Float
     if isinstance(given, np.ndarray) and given.shape == (r,) and given.dtype.kind in "fiu":
         # At once: there may be millions. What nobody can change is not copied.
         return given.astype(np.float64, copy=given.flags.writeable)
-    array = np.asarray(given, dtype=object)
+    array = array_of(given, dtype=object)
     if array.ndim == 0:
         return repeated(kind.number(given, "all parameters"), r)
     if array.shape != (r,):

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 import fieldfit as ff
-from fieldfit.api.refine import _first
+from fieldfit.api.refine import StageSettings, _first
 from fieldfit.asymptotics.meat import ScoreVariance
 from fieldfit.data.container import read_container, write_container
 from fieldfit.data.sequences import Sequences
@@ -316,7 +316,7 @@ def test_not_accepted_where_it_is_worse() -> None:
     model = ff.BoltzmannMachine.grid(3, 3, states=(-1, 1))
     table = model.read(data(model, np.full(12, 0.5), 500, 1))
     first = ff.fit(model, table, "PL1")
-    refined = refine_densely(_first(first, None), model, distance=3, draws=60)
+    refined = refine_densely(_first(first, StageSettings()), model, distance=3, draws=60)
     errors = first.standard_errors()
     assert np.max(np.abs(refined.theta - first.theta) / errors) < 3
     if not refined.account.accepted:

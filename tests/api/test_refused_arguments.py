@@ -6,6 +6,7 @@
 from decimal import Decimal
 from fractions import Fraction
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -293,3 +294,42 @@ def test_uai_entries_too_small_for_floating_point_numbers(tmp_path, entry):
         read_uai(path)
     path.write_text("MARKOV 1 3 1 1 0 3 5e-324 0.0e7 1.0\n")
     assert read_uai(path).tables[0].tolist() == [5e-324, 0.0, 1.0]
+
+
+class Unconvertible:
+    """As a tensor that needs its gradient: NumPy asks it for an array, and it raises."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("call detach first")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda bad: ff.fit(MODEL, bad, "PL1"),
+        lambda bad: ff.fit(MODEL, X, "PL1", sample_weight=bad),
+        lambda bad: ff.fit(MODEL, X, "PL1", groups=bad),
+        lambda bad: ff.fit(MODEL, X, "PL1", start=bad),
+        lambda bad: ff.fit(MODEL, X, "PL1", sigma2=bad),
+        lambda bad: ff.fit(MODEL, X, "PL1", l1=bad),
+        lambda bad: ff.theory(MODEL, bad, "PL1"),
+        lambda bad: ff.best_weights(MODEL, bad, "PL1 + FL"),
+        lambda bad: ff.plan(MODEL, bad),
+        lambda bad: MODEL.sample(bad, 10),
+        lambda bad: MODEL.conditional(FIT.theta, bad, [0]),
+        lambda bad: FIT.influence(bad),
+        lambda bad: MODEL.read(X).subset(bad),
+        lambda bad: MODEL.read(X).grouped(bad),
+    ],
+)
+def test_objects_whose_conversion_to_an_array_fails(use):
+    with pytest.raises(FieldfitError) as caught:
+        use(Unconvertible())
+    assert "call detach first" in str(caught.value) or "Unconvertible" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["plot_coefficients", "plot_influence"])
+@pytest.mark.parametrize("ax", [3, "axes", plt.figure])
+def test_axes_that_are_none(name, ax):
+    with pytest.raises(FieldfitError, match=r"ax is .*; it must be the Axes of a matplotlib figure"):
+        getattr(FIT, name)(ax=ax)

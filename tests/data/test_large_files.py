@@ -1,5 +1,6 @@
 """Files without an end, and files that are larger than the memory: refused before they are read."""
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import fieldfit as ff
 from fieldfit import networks, proteins, sweep
 from fieldfit.chains import read_columns
-from fieldfit.data import memory
+from fieldfit.data import memory, textfile
 from fieldfit.data.textfile import read_bytes, read_text
 from fieldfit.types import FileAccessError, FileFormatError, SweepError
 
@@ -68,5 +69,30 @@ def test_a_pipe_with_a_writer_is_read(tmp_path, read, error):
         else:
             with pytest.raises(error, match="not a"):
                 read(tmp_path / "pipe")
+    finally:
+        writer.join()
+
+
+def written_without_end(path):
+    """The lines of ``yes``, until the reader has had enough."""
+    with contextlib.suppress(BrokenPipeError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"y\n" * 2**15)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("read", READERS)
+def test_a_pipe_without_an_end(tmp_path, monkeypatch, read):
+    monkeypatch.setattr(memory, "memory_limit", lambda: 2**22)
+    monkeypatch.setattr(textfile, "_PIPED_AT_A_TIME", 2**20)
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=written_without_end, args=[tmp_path / "pipe"])
+    writer.start()
+    said = (
+        r"pipe has at least 3,145,728 bytes.*takes at least 6,291,456 bytes, and there are 4,194,304 bytes of memory"
+    )
+    try:
+        with pytest.raises(FileAccessError, match=said):
+            read(tmp_path / "pipe")
     finally:
         writer.join()

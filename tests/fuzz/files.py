@@ -221,9 +221,8 @@ def _policy_in(content):
 def _resume(path, policy):
     """Continue the stages of a fit from a file, with samples that were read and compiled once."""
     from fieldfit.api.checkpoint import StageCheckpoint
-    from fieldfit.api.refine import _second
+    from fieldfit.api.refine import StageSettings, _second
     from fieldfit.api.solve import solve
-    from fieldfit.optim.solution import DEFAULT_TOL
 
     first, second, settings = _first_stage(policy)
     if second is None:
@@ -231,7 +230,7 @@ def _resume(path, policy):
     else:
         kept = StageCheckpoint(path, resume=True, estimator=policy)
         solve(first.needed, dataclasses.replace(settings, checkpoint=kept))
-        _second(first, second, dataclasses.replace(kept, second=True), DEFAULT_TOL)
+        _second(first, second, StageSettings(checkpoint=dataclasses.replace(kept, second=True)))
 
 
 @functools.cache

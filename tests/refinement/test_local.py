@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.api.refine import _first
+from fieldfit.api.refine import StageSettings, _first
 from fieldfit.policies import Policy
 from fieldfit.refinement import local_refined
 from fieldfit.refinement.local import _local_conditions, clusters, refine_locally
@@ -78,7 +78,7 @@ def test_honest_errors_by_matrices_and_by_sparse_solves(monkeypatch: pytest.Monk
 def test_refused_with_a_sentence() -> None:
     x = np.asarray(GRID.sample(THETA, 200, 0).values)
     half = Policy.parse("0.5*PL1").bind(GRID.structure())
-    first = replace(_first(ff.fit(GRID, x, "PL1"), None), bound=half)
+    first = replace(_first(ff.fit(GRID, x, "PL1"), StageSettings()), bound=half)
     with pytest.raises(PolicyError, match="all components selected"):
         refine_locally(first, GRID, 1)
     tied = ff.BoltzmannMachine.grid(5, 5, tied=True, states=(-1, 1))

@@ -1,5 +1,6 @@
 """`fieldfit fit` with workers: Ctrl-C at any moment, a scheduler that is lost, and a second run beside it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -113,12 +114,15 @@ def test_a_lost_scheduler_is_one_sentence(table, tmp_path):
     assert "--resume" in said
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_does_not_wait_for_a_worker_that_hangs(table, tmp_path, number, code):
+@pytest.mark.parametrize(
+    ("number", "code", "options"),
+    [(signal.SIGINT, 130, []), (signal.SIGTERM, 143, []), (signal.SIGINT, 130, ["--weights", "auto"])],
+)
+def test_an_interrupt_does_not_wait_for_a_worker_that_hangs(table, tmp_path, number, code, options):
     with processes(2) as (_, scheduler, workers):
         process, _ = start(
             tmp_path, "fit", "boltzmann", str(table), "--cluster", scheduler.address, "--checkpoint", "state",
-            "--checkpoint-every", "0", "--tol", "1e-12", "-p", "PL1 + 0.5*PL2", "--out", "a.ff",
+            "--checkpoint-every", "0", "--tol", "1e-12", "-p", "PL1 + 0.5*PL2", "--out", "a.ff", *options,
         )  # fmt: skip
         wait_until(lambda: (tmp_path / "state").exists() or process.poll() is not None, "a checkpoint")
         workers[0].send(signal.SIGSTOP)
@@ -129,6 +133,77 @@ def test_an_interrupt_does_not_wait_for_a_worker_that_hangs(table, tmp_path, num
     assert "not converged; a.ff has the estimate so far; state has the state" in said
     assert "--resume" in said
     assert not ff.load(tmp_path / "a.ff").converged
+
+
+def worker_processes(number):
+    """The processes of a session that are workers of a cluster on this machine."""
+    commands = {}
+    for process in session(number):
+        with contextlib.suppress(OSError):
+            commands[process] = Path(f"/proc/{process}/cmdline").read_bytes()
+    return [process for process, command in commands.items() if b"spawn_main" in command]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs the processes of a session")
+@pytest.mark.parametrize("options", [["--weights", "auto"], ["--sigma2", "100"]])
+def test_one_ctrl_c_ends_a_fit_with_workers_of_which_one_hangs(table, tmp_path, options):
+    """A worker that is stopped does not end when it is asked to. The samples are in shards, which are on workers alone."""
+    assert main(["shard", str(table), "--rows", "300", "--out", str(tmp_path / "shards")]) == 0
+    process, temporary = start(
+        tmp_path, "fit", "boltzmann", "shards", "--workers", "2", "--checkpoint", "state", "--checkpoint-every", "0",
+        "--tol", "1e-12", "-p", "PL1 + 0.5*PL2", "--out", "a.ff", *options,
+    )  # fmt: skip
+    wait_until(lambda: (tmp_path / "state").exists() or process.poll() is not None, "a checkpoint")
+    os.kill(worker_processes(process.pid)[-1], signal.SIGSTOP)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE)  # the worker would be given up after 300 seconds
+    assert process.returncode == 130, said
+    assert "not converged; a.ff has the estimate so far; state has the state" in said
+    wait_until(lambda: not session(process.pid), "processes to end")
+    assert list(temporary.iterdir()) == []
+    assert not ff.load(tmp_path / "a.ff").converged
+
+
+STAGES = {
+    "standard errors": "fit.standard_errors()",
+    "optimal": "ff.refine(fit, 'optimal')",
+    "FL": "ff.refine(fit, 'FL')",
+    "Nodewise": "ff.fit(model, values, 'Nodewise >> optimal', backend=client)",
+    "plan": "ff.plan(model, values, backend=client)",
+}
+STAGE = """
+import os, signal, sys
+import fieldfit as ff
+from distributed import Client
+model = ff.BoltzmannMachine(5)
+values = model.sample([0.3] * model.n_parameters, 1000, random_state=1).values
+client = Client(sys.argv[1], set_as_default=False)
+fit = ff.fit(model, values, "PL1", backend=client)
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+print("begins", flush=True)
+try:
+    {work}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_one_ctrl_c_ends_long_work_while_a_worker_hangs(stage):
+    with processes(2) as (_, scheduler, workers):
+        code = STAGE.format(work=STAGES[stage])
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", code, scheduler.address, str(workers[1].process.pid)],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=PATIENCE)
+    assert said == "interrupted\n"
 
 
 def test_a_lost_worker_is_told_once(table, tmp_path):

@@ -127,6 +127,7 @@ def test_workers_without_memory_are_a_sentence(samples):
 def test_all_workers_are_known_whatever_else_the_client_asks():
     """The client asks for totals at intervals; their answer has no workers, and they would all be lost."""
     dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")  # sets its defaults, which the end of the block would remove
     from fieldfit.shards.dask_backend import DaskBackend
 
     with dask.config.set({"distributed.client.scheduler-info-interval": "1ms"}), cluster(3) as client:

@@ -15,7 +15,7 @@ from fieldfit.models.sum_problem import SumProblem
 from fieldfit.objective import Objective
 from fieldfit.optim.solution import Progress
 from fieldfit.policies import Policy
-from fieldfit.types import FieldfitError, ModelError, PolicyError
+from fieldfit.types import ConvergenceWarning, FieldfitError, ModelError, PolicyError
 from fieldfit.weights import automatic_weights
 from fieldfit.weights.choice import Exact
 from fieldfit.weights.groups import groups_of
@@ -407,6 +407,18 @@ def test_progress_tells_of_the_rounds_and_iterations_are_counted():
     assert fit.iterations == fit.weights.work.iterations > 0
     stopped = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto", progress=lambda state: True)
     assert not stopped.converged
+
+
+def test_parameters_that_may_not_move_have_not_converged():
+    with pytest.warns(ConvergenceWarning, match="iteration limit"):
+        fit = ff.fit(MODEL, X, "PL1 + 0.3*FL", weights="auto", max_iter=0)
+    assert not fit.theta.any()
+    assert not fit.converged
+    assert not fit.weights.converged
+    assert fit.weights.message.startswith(
+        "stopped: β no longer changes, but the fits of θ end at their limit of 0 iter"
+    )
+    assert "converged:" not in fit.summary()
 
 
 def test_unknown_words_are_refused():

@@ -60,13 +60,12 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
         if keepers is not None and not weights.interrupted:
             settings = replace(settings, keeper=keepers(len(weights.history)))
     if weights is not None and weights.interrupted:
-        solution = solve(prepared, replace(settings, max_iter=0), at_optimum=True)
-        solution = replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
+        solution = _stopped_in_weights(prepared, weights)
     else:
         solution = solve(prepared, settings, at_optimum=weights is not None and weights.fitted)
     theta = prepared.objective.full(solution.x).copy()
     separated = separated_at(prepared, solution, options.stopping)
-    _warn(solution, separated, options.stopping)
+    warn_of(solution, separated, options.stopping)
     convergence = Convergence.of(
         solution, weights, time.perf_counter() - began, options.method, options.tol, options.max_iter
     )
@@ -141,11 +140,12 @@ def with_automatic_weights(
     bound = chosen_weights.policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, prepared.open)
     drawn = DrawnPolicy.of(prepared.bound, automatic.by, selection, prepared.problem, prepared.compile)
+    reached = chosen_weights.reached
     chosen = replace(
         prepared,
         bound=bound,
         selection=drawn.selected(chosen_weights.beta),
-        problem=drawn.at(chosen_weights.beta),
+        problem=drawn.at(chosen_weights.beta) if reached is None else reached.problem,
         start=chosen_weights.theta,
     )
     return chosen, chosen_weights
@@ -182,6 +182,18 @@ def assemble(
     )
 
 
+def _stopped_in_weights(prepared: Prepared, weights: WeightsResult) -> Solution:
+    """The solution after an interrupt of the search for weights, whose work counts that of its fits already.
+
+    Nothing is evaluated: a worker may not answer.
+    """
+    stopped = Solution.interrupted_at(weights.theta[prepared.free])
+    if weights.reached is None:
+        return stopped
+    at = weights.reached.solution
+    return replace(stopped, value=at.value, gradient=at.gradient, gradient_norm=at.gradient_norm)
+
+
 def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping | None) -> tuple[str, ...]:
     """The parameters whose optimum lies at infinity.
 
@@ -199,13 +211,15 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     near = solution.status.converged or solution.gradient_norm <= _NEAR_AN_OPTIMUM * prepared.scale
     if solution.status is not Status.INTERRUPTED and (near or solution.status is Status.UNBOUNDED):
         seen.update(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
+    if solution.status is Status.INTERRUPTED and prepared.dataset.in_pieces:
+        return ()
     # Joint states that never occur also show separation, even if the optimiser stopped early.
     directions = prepared.model.boundary_directions(prepared.dataset)
     seen.update(compress(names, concerned_by(directions, prepared.open, prepared.open)))
     return tuple(name for name in names if name in seen) if seen else ()
 
 
-def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
+def warn_of(solution: Solution, separated: tuple[str, ...], stopping: EarlyStopping | None) -> None:
     """Warn the caller of `fit` of data that separate, or of a fit that did not converge."""
     if separated:
         warn_caller(SeparationWarning(separation_message(separated)))
@@ -214,10 +228,15 @@ def _warn(solution: Solution, separated: tuple[str, ...], stopping: EarlyStoppin
     ended = solution.status in (Status.INTERRUPTED, Status.SMALL_DECREASE)
     chosen = solution.status is Status.ITERATION_LIMIT and current_advice().limit_is_chosen
     if not (solution.converged or early or ended or chosen):
-        advice = current_advice().to_converge(rounding=solution.status is Status.ROUNDING)
-        warn_caller(
-            ConvergenceWarning(
-                f"The fit did not converge ({solution.message}; gradient norm {solution.gradient_norm:.3g} after "
-                f"{solution.iterations} iterations). {advice}"
-            ),
-        )
+        rounding = solution.status is Status.ROUNDING
+        warn_not_converged(solution.message, solution.gradient_norm, solution.iterations, rounding=rounding)
+
+
+def warn_not_converged(message: str, gradient_norm: float, iterations: int, *, rounding: bool = False) -> None:
+    """Warn the caller of `fit` that it did not converge, with advice; ``rounding``: rounding errors have ended it."""
+    warn_caller(
+        ConvergenceWarning(
+            f"The fit did not converge ({message}; gradient norm {gradient_norm:.3g} after {iterations} iterations). "
+            f"{current_advice().to_converge(rounding=rounding)}"
+        ),
+    )

@@ -100,13 +100,17 @@ def fit(
         ``"statistical"``: when the estimated distance to the optimum is 5% of the sampling error. The second
         stage of ``"A >> B"`` stops at either of the two; with a number below 1e-6 it stops at that number only.
     max_iter : int, default: 1000
-        Largest number of iterations.
+        Largest number of iterations: of each stage of ``"A >> B"``, of each separate fit of ``"Nodewise >> optimal"``, and
+        of each fit of θ with ``weights="auto"``. A fit with a stage that it ends has not converged; where it ends
+        ``optimal``, the estimate is the first stage's.
     wide_rows : {"refuse", "drop"}, default: "refuse"
         Whether samples with too many missing values to sum out raise an error, or are dropped and listed in
         ``fit.dropped_rows``.
     progress : bool, callable or None, default: None
         True prints each iteration on stderr. A function is called after each iteration with a `Progress`
-        (iteration, objective, gradient norm, seconds); if it returns True, the fit stops.
+        (iteration, objective, gradient norm, seconds); if it returns True, the fit stops. Each stage of ``"A >> B"`` begins
+        again with iteration 0, and a stage of moment conditions has no objective (NaN). Shards answer ``Nodewise`` once,
+        without a gradient.
     stopping : EarlyStopping or None, default: None
         Stops the fit by a score on development data. The result has the θ with the best score.
     backend : distributed.Client, Backend or None, default: None

@@ -61,6 +61,18 @@ class ProgressLines:
         return f"{state.iteration:9d}  {-state.value:16.6f}  {state.gradient_norm:10.3g}  {state.seconds:8.2f}  {rest:>8}"
 
 
+class AskedToStop:
+    """Calls a function after each iteration of a fit in several stages; ``seen``: it has asked to stop."""
+
+    def __init__(self, tell: Callable[[Progress], object] | None) -> None:
+        self._tell, self.seen = tell, False
+
+    def __call__(self, state: Progress) -> bool:
+        """Whether the function asks to stop."""
+        self.seen = self._tell is not None and bool(self._tell(state))
+        return self.seen
+
+
 def as_callback(progress: Callable[[Progress], object] | bool, max_iter: int) -> Callable[[Progress], object] | None:
     """Return the function to call after each iteration: the user's, or for True one that prints to stderr."""
     if progress is False:

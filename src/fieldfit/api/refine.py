@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fieldfit.api.advice import current_advice
 from fieldfit.api.checkpoint import StageCheckpoint, told_keeper
-from fieldfit.api.estimation import assemble, drift_checked, fit_policy, prepare_fit, separated_at
+from fieldfit.api.estimation import (
+    assemble,
+    drift_checked,
+    fit_policy,
+    prepare_fit,
+    separated_at,
+    warn_not_converged,
+    warn_of,
+)
 from fieldfit.api.options import EstimationOptions
 from fieldfit.api.prepare import prepare
+from fieldfit.api.progress import AskedToStop, as_callback
 from fieldfit.api.refinement import Refinement
 from fieldfit.api.result import Fit
 from fieldfit.api.solve import Settings, solve
@@ -20,8 +30,9 @@ from fieldfit.api.state import Convergence
 from fieldfit.asymptotics.separation import refused_second_stage
 from fieldfit.models.base import Model
 from fieldfit.optim.settling import SHARE_OF_TOL
-from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.policies import Policy
+from fieldfit.refinement.course import Course, Tell
 from fieldfit.refinement.second_stage import FirstFit, RefinedEstimate, SecondStage
 from fieldfit.refinement.staged import Staged, as_second
 from fieldfit.shards.pieces import as_pieces
@@ -63,20 +74,27 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
     """
     if not hasattr(fit, "refinement"):
         raise PolicyError(f"refine takes a fit, such as fieldfit.fit(model, data, 'PL1'); got {type(fit).__name__}.")
-    stage = as_second(second)
-    return _second(fit, stage, None, DEFAULT_TOL)
+    return _second(fit, as_second(second), StageSettings())
 
 
-def _second(
-    fit: Fit, stage: SecondStage, checkpoint: StageCheckpoint | None, tol: float | Literal["statistical"]
-) -> Fit:
-    """The fit with a second stage, with its state in a checkpoint."""
+@dataclass(frozen=True)
+class StageSettings:
+    """The tolerance and the iterations of a second stage, what is called after each, and its checkpoint."""
+
+    tol: float | Literal["statistical"] = DEFAULT_TOL
+    max_iter: int = DEFAULT_MAX_ITER
+    tell: Tell | None = None
+    checkpoint: StageCheckpoint | None = None
+
+
+def _second(fit: Fit, stage: SecondStage, settings: StageSettings) -> Fit:
+    """The fit with a second stage."""
     if fit.refinement is not None or fit.started_from is not None:
         raise PolicyError(f"The fit has a second stage already ('{fit.estimator}'); refine its first stage.")
     if fit.separated:
         raise ModelError(refused_second_stage(fit.separated))
-    made = stage.fit(_first(fit, checkpoint))
-    return _maximised(fit, made, checkpoint, tol) if isinstance(made, Policy) else _refined(fit, stage, made)
+    made = stage.fit(_first(fit, settings))
+    return _maximised(fit, made, settings) if isinstance(made, Policy) else _refined(fit, stage, made)
 
 
 def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOptions) -> Fit:
@@ -92,6 +110,8 @@ def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOp
             f"'{staged.first} >> FL'."
         )
     staged.second.check_options(staged.first, vars(options))
+    asked = None if options.progress is None else AskedToStop(as_callback(options.progress, options.max_iter))
+    options = replace(options, progress=asked)
     kept, checkpoint = options.kept, None
     if kept is not None:
         checkpoint = StageCheckpoint(kept.path, kept.every, kept.resume, kept.tell, str(staged))
@@ -102,34 +122,40 @@ def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOp
     else:
         began, prepared = time.perf_counter(), prepare_fit(model, data, staged.first, options)
         seconds = time.perf_counter() - began
-        not_fitted = Convergence(True, False, "not fitted yet", 0.0, 0.0, 0, 0, 0, seconds)
+        not_fitted = Convergence(True, False, "not fitted yet", 0.0, 0.0, 0, 0, 0, seconds, max_iter=options.max_iter)
         first = assemble(prepared, prepared.start, not_fitted)
     if first.interrupted:
         return first
-    # Without a fit of the first stage the file has the second stage alone.
-    second = None if checkpoint is None else replace(checkpoint, second=staged.second.fits_first)
-    made = _second(first, staged.second, second, options.tol)
+    made = first
+    if asked is None or not asked.seen:
+        # Without a fit of the first stage the file has the second stage alone.
+        second = None if checkpoint is None else replace(checkpoint, second=staged.second.fits_first)
+        made = _second(first, staged.second, StageSettings(options.tol, options.max_iter, asked, second))
+        cut = made.refinement is not None and first.converged and not made.converged
+        if cut and not current_advice().limit_is_chosen:
+            warn_not_converged(made.message, made.gradient_norm, made.iterations)
     return drift_checked(made) if options.check_drift and not made.interrupted else made
 
 
-def _first(fit: Fit, checkpoint: StageCheckpoint | None) -> FirstFit:
+def _first(fit: Fit, settings: StageSettings) -> FirstFit:
     """The parts of a fit that second stages use."""
-    made, keeper = fit.needed, None
+    made, keeper, checkpoint = fit.needed, None, settings.checkpoint
     if checkpoint is not None:
         keeper = partial(told_keeper, checkpoint, replace(made, start=fit.theta), "second stage")
     return FirstFit(
         made.model, made.dataset, made.seen, made.bound, made.selection, made.problem, fit.theta, fit.free, fit.penalty,
-        fit.random_state, keeper,
+        fit.random_state, keeper, Course(settings.max_iter, settings.tell),
     )  # fmt: skip
 
 
 def _refined(fit: Fit, second: SecondStage, made: RefinedEstimate) -> Fit:
     """The fit at the estimate of its second stage. Objective and gradient are those of the first stage's policy."""
-    stage = made.stage
+    stage, message = made.stage, made.message or fit.message
     value, gradient = fit.needed.objective.value_grad(stage.theta[fit.free])
     convergence = replace(
         fit.convergence,
-        message=made.message or fit.message,
+        converged=fit.converged and not made.stopped,
+        message=f"{message}; {made.stopped}" if made.stopped else message,
         objective=-value,
         gradient_norm=float(np.abs(gradient).max(initial=0.0)),
         iterations=fit.iterations + made.iterations,
@@ -142,13 +168,12 @@ def _refined(fit: Fit, second: SecondStage, made: RefinedEstimate) -> Fit:
     return replace(fit, theta=stage.theta, convergence=convergence, refinement=refinement)
 
 
-def _maximised(
-    fit: Fit, policy: Policy, checkpoint: StageCheckpoint | None, tol: float | Literal["statistical"]
-) -> Fit:
+def _maximised(fit: Fit, policy: Policy, given: StageSettings) -> Fit:
     """A fit of another policy, from the first estimate until the optimisation error is small.
 
     With a tolerance below the default, it converges to the optimum.
     """
+    tol = given.tol
     began, prepared = time.perf_counter(), fit.needed
     bound = policy.bind(prepared.model.structure(prepared.seen))
     prepared.model.check_estimable(prepared.seen, bound, fit.free & ~fit.penalty.penalised)
@@ -157,17 +182,22 @@ def _maximised(
     settings = Settings(
         "auto",
         gradient * again.scale,
-        1000,
+        given.max_iter,
+        given.tell,
         statistical=gradient >= DEFAULT_TOL,
-        checkpoint=checkpoint,
+        checkpoint=given.checkpoint,
         near_optimum=True,
         share=SHARE_OF_TOL * gradient,
     )
     solution = solve(again, settings)
     theta = again.objective.full(solution.x).copy()
     first, seconds = fit.convergence, fit.seconds + time.perf_counter() - began
+    separated = separated_at(again, solution, None)
+    warn_of(solution, separated, None)
     convergence = Convergence.of(solution, None, seconds, first.method, tol, first.max_iter)
-    made = assemble(again, theta, convergence, separated=separated_at(again, solution, None))
+    if not first.converged:
+        convergence = replace(convergence, message=f"{convergence.message} (first stage {first.message})")
+    made = assemble(again, theta, convergence, separated=separated)
     return replace(
         made, started_from=fit.policy, dropped_rows=fit.dropped_rows, encoder=fit.encoder, alignment=fit.alignment
     )
@@ -178,7 +208,7 @@ def refined_again(fit: Fit) -> Fit:
     refinement = fit.refinement
     assert refinement is not None
     first = replace(fit, theta=refinement.first_theta, refinement=None)
-    again = refine(first, refinement.second)
+    again = _second(first, refinement.second, StageSettings(max_iter=fit.convergence.max_iter))
     assert again.refinement is not None
     working = replace(again.refinement, account=refinement.account, saved_test=refinement.saved_test)
     return replace(fit, refinement=working)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.functionals import some_places, unit_rows
+from fieldfit.arguments import array_of
 from fieldfit.asymptotics import DenseAccuracy, range_inverse
 from fieldfit.asymptotics.moments import expected_problem
 from fieldfit.data.dataset import Dataset
@@ -103,7 +104,7 @@ def influence_on(fit: StandardErrors, source: Scores, places: IntArray) -> Float
 def influence_of_rows(fit: StandardErrors, rows: object) -> FloatArray:
     """𝓘 of some fitted samples for every parameter (rows, r): one score and one solve for each, for any r."""
     n = fit.problem.n_samples
-    chosen = np.atleast_1d(np.asarray(rows))
+    chosen = np.atleast_1d(array_of(rows))
     if chosen.shape == (0,):
         return np.empty((0, len(fit.theta)))
     if (

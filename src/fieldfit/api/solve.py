@@ -74,7 +74,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
 
     if settings.method == "sgd" and settings.statistical:
         raise FieldfitError("method='sgd' needs a number for tol.")
-    near_enough, interrupted = None, False
+    near_enough = None
     if settings.statistical:
         if l1 is not None:
             raise FieldfitError(
@@ -94,8 +94,8 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
         share = None
         try:
             gtol = max(gtol, start_tolerance(objective, prepared.random_state))
-        except KeyboardInterrupt:
-            interrupted = True
+        except KeyboardInterrupt:  # a worker may not answer: nothing is evaluated
+            return Solution.interrupted_at(prepared.start[prepared.free])
 
     left = TimeLeft(settings.max_iter)
     written = settings.keeper
@@ -123,7 +123,7 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
     with shown_line() as show:
         solution = objective.minimise(
             gtol=gtol,
-            max_iter=0 if interrupted else settings.max_iter,
+            max_iter=settings.max_iter,
             method=settings.method,
             l1=l1,
             l1_groups=prepared.penalty.l1_groups,
@@ -134,8 +134,6 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
             keeper=keeper,
             seed=prepared.random_state,
         )
-    if interrupted:
-        return replace(solution, converged=False, status=Status.INTERRUPTED, message=Status.INTERRUPTED.value)
     if near_enough is not None:
         solution = near_enough.judged(solution, gtol)
     if stopping is None:
@@ -146,12 +144,20 @@ def solve(prepared: Prepared, settings: Settings, *, at_optimum: bool = False) -
 
 
 def _best_of(solution: Solution, stopping: EarlyStopping, prepared: Prepared) -> Solution:
-    """The solution at the θ with the best score on the development data, with the work of the whole run."""
+    """The solution at the θ with the best score on the development data, with the work of the whole run.
+
+    After an interrupt nothing is evaluated: the value and the gradient norm are those of the history.
+    """
     assert stopping.best_theta is not None
     objective, theta = prepared.objective, stopping.best_theta
     if np.array_equal(theta, objective.full(solution.x)):
         return replace(solution, message=stopping.message if stopping.stopped else solution.message)
     x = theta[prepared.free]
+    if solution.status is Status.INTERRUPTED:
+        best = solution.history[stopping.best_iteration]
+        return replace(
+            solution, x=x, value=best.value, gradient=np.full(len(x), np.nan), gradient_norm=best.gradient_norm
+        )
     value, gradient = objective.value_grad(x)
     penalty, norm = 0.0, float(np.abs(gradient).max(initial=0.0))
     penalised = prepared.penalty.subset(prepared.free)
@@ -165,5 +171,5 @@ def _best_of(solution: Solution, stopping: EarlyStopping, prepared: Prepared) ->
         gradient=gradient,
         gradient_norm=norm,
         converged=False,
-        message=solution.message if solution.status is Status.INTERRUPTED else stopping.message,
+        message=stopping.message,
     )

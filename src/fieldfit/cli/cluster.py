@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from fieldfit.shards.backend import Backend
 
-#: Seconds that Ctrl-C waits for workers that start.
-_LONGEST_WAIT = 0.3
+#: Seconds that Ctrl-C waits for workers that start, and seconds that workers have to end.
+_LONGEST_WAIT, _LONGEST_END = 0.3, 1.0
 
 Workers = Annotated[
     int | None,
@@ -121,7 +122,7 @@ def started(workers: int | None) -> Iterator[Client]:
     """A client of workers that are started here and end with the block.
 
     Ctrl-C waits while they end, and for a moment while they start: Dask would leave processes behind, or print
-    tracebacks. It comes to this process alone.
+    tracebacks. It comes to this process alone. Workers that do not end in time are killed.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -144,15 +145,29 @@ def started(workers: int | None) -> Iterator[Client]:
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port; there is no dashboard
                 silence_logs=logging.CRITICAL,
             )
-        with cluster, Client(cluster, set_as_default=False) as client, released_interrupts():
-            yield client
+        end = threading.Timer(_LONGEST_END, _kill_workers)
+        end.daemon = True
+        try:
+            with cluster, Client(cluster, set_as_default=False) as client:
+                try:
+                    with released_interrupts():
+                        yield client
+                finally:
+                    end.start()
+        finally:
+            end.cancel()
+
+
+def _kill_workers() -> None:
+    """End the workers at once: one that hangs does not end when it is asked to."""
+    for worker in multiprocessing.active_children():
+        worker.kill()
 
 
 def _remove_workers(folder: str) -> None:
     """End the workers that have been started, and remove their folder. One that starts just now ends with its parent."""
     for _ in range(2):
-        for worker in multiprocessing.active_children():
-            worker.kill()
+        _kill_workers()
         time.sleep(0.05)
     shutil.rmtree(folder, ignore_errors=True)
     remove_empty_folders()

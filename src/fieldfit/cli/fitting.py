@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -76,7 +77,9 @@ class FitOptions:
             "5% of the sampling error.",
         ),
     ] = "1e-6"
-    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="Largest number of iterations.")] = 1000
+    max_iter: Annotated[
+        int, typer.Option("--max-iter", min=1, help="Largest number of iterations of each stage.")
+    ] = 1000
     wide_rows: WideRowsOption = WideRows.refuse
     threads: Threads = None
     workers: Workers = None
@@ -195,6 +198,6 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
 def _stopped(result: Fit, options: FitOptions, checkpoint: Checkpoint | None) -> InterruptedFitError:
     """The end of a fit that was interrupted: what there is of it, and how to continue."""
     kept = f"; {options.out} has the estimate so far" if options.out else ""
-    if checkpoint is not None:
+    if checkpoint is not None and os.path.exists(checkpoint.path):  # it has none before the first iteration
         kept += f"; {how_to_continue(checkpoint)}"
     return InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

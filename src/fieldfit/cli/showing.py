@@ -162,7 +162,7 @@ def print_course(fit: Fit, errors: FloatArray | None, *, tests: bool = True) -> 
         tell(f"Caution: {near_optimum(fit)}.")
     if errors is not None and no_spread(fit, "robust"):
         tell(no_spread(fit, "robust"))
-    if errors is not None and held_by_penalty(fit, "robust"):
+    if errors is not None and not fit.interrupted and held_by_penalty(fit, "robust"):
         tell(held_by_penalty(fit, "robust"))
     if len(fit.dropped_rows):
         shown = ", ".join(map(str, fit.dropped_rows[:10])) + (", …" if len(fit.dropped_rows) > 10 else "")

@@ -15,7 +15,7 @@ from typing import ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import one_of, real_array, unmasked
+from fieldfit.arguments import array_of, one_of, real_array, unmasked
 from fieldfit.types import DataError, FloatArray, IntArray
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class Dataset(ABC):
         >>> data.grouped(["a", "a"]).n_groups
         1
         """
-        return self if groups is None else replace(self, groups=np.asarray(groups))
+        return self if groups is None else replace(self, groups=array_of(groups))
 
     @property
     def has_counts(self) -> bool:
@@ -305,6 +305,8 @@ def checked_weight(weight: ArrayLike | None, kind: str, n: int) -> FloatArray | 
     unmasked(weight, "sample_weight")
     try:
         numbers = np.array(real_array(weight))
+    except DataError:
+        raise
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError("sample_weight does not consist of numbers. Give one number ≥ 0 for each row.") from error
     if numbers.shape != (n,):
@@ -340,7 +342,9 @@ def checked_groups(groups: ArrayLike | None, n: int) -> IntArray | None:
         return None
     unmasked(groups, "groups")
     try:
-        labels = np.asarray(groups)
+        labels = array_of(groups)
+    except DataError:
+        raise
     except ValueError:
         raise DataError("groups has lists of unequal lengths. Give one group for each sample.") from None
     if labels.dtype.kind in "UMm":

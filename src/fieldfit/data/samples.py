@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fieldfit.arguments import array_of
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.labels import States
 from fieldfit.properties import cached_property
@@ -91,7 +92,7 @@ class Table(Dataset):
 
     def subset(self, rows: ArrayLike) -> Table:
         """The samples with these indices or this mask, in that order, with their weights and the same states."""
-        chosen = np.asarray(rows)
+        chosen = array_of(rows)
         if chosen.dtype.kind == "b" and chosen.shape != (self.n,):
             raise DataError(f"The mask of rows has shape {chosen.shape}, and the table has {self.n} rows.")
         if chosen.dtype.kind not in "biu" and chosen.size:

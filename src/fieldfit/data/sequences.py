@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import whole_number, whole_numbers
+from fieldfit.arguments import array_of, whole_number, whole_numbers
 from fieldfit.data.dataset import Dataset
 from fieldfit.properties import cached_property
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray
@@ -186,7 +186,7 @@ class Sequences(Dataset):
         """
         if sample_weight is None:
             return self
-        return replace(self, sample_weight=np.asarray(sample_weight), weight_kind=weight_kind)
+        return replace(self, sample_weight=array_of(sample_weight), weight_kind=weight_kind)
 
     def recode(self, codes: ArrayLike, n_features: int) -> Sequences:
         """Return the same sequences with other feature codes.
@@ -224,7 +224,7 @@ class Sequences(Dataset):
 
     def subset(self, rows: ArrayLike) -> Sequences:
         """The sentences ``rows`` (indices, repeats allowed, or a mask) in that order, with the same codes."""
-        chosen = np.atleast_1d(np.asarray(rows))
+        chosen = np.atleast_1d(array_of(rows))
         if chosen.dtype == np.bool_:
             if chosen.shape != (self.n_sequences,):
                 raise DataError(

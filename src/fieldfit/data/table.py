@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fieldfit.arguments import has_entries
+from fieldfit.arguments import array_of, has_entries
 from fieldfit.callers import warn_caller
 from fieldfit.data import numeric
 from fieldfit.data.alignments import Alignment
@@ -174,7 +174,7 @@ def _raw_table(
     if hasattr(source, "__arrow_c_stream__") and hasattr(source, "to_pandas") and hasattr(source, "columns"):
         return raw_frame(_from_arrow(cast("_ToPandas", source)))
     if hasattr(source, "__array__") and module not in ("numpy", "pandas"):
-        return raw_array(np.asarray(source))  # draws of a model, tensors
+        return raw_array(array_of(source))  # draws of a model, tensors
     if isinstance(source, Alignment):
         raise DataError(
             "An Alignment is not a table. fieldfit.proteins.fit_family(alignment) fits one, and "

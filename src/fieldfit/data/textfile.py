@@ -23,8 +23,8 @@ from fieldfit.words import counted
 #: shrink by a factor of 1,000.
 MAX_UNPACKED_BYTES = 256 * 2**20
 MAX_RATIO = 200
-#: Bytes that are unpacked at a time.
-_BYTES_AT_A_TIME = 2**20
+#: Bytes that are unpacked at a time, and bytes that are read from a pipe at a time.
+_BYTES_AT_A_TIME, _PIPED_AT_A_TIME = 2**20, 2**24
 #: Files that are often given in place of text: how they begin, what they are and what to do.
 _FORMATS = {
     b"\x93NUMPY": "an array of NumPy: load it with numpy.load in Python, or save it with numpy.savetxt",
@@ -40,17 +40,28 @@ MAX_LINE_BYTES = 64 * 2**20
 def read_bytes(path: str | os.PathLike[str], too_large: str = "Give a smaller file.") -> bytes:
     """A whole file or what comes through a pipe; OSError where there is none.
 
-    FileAccessError for a device, and for a file that does not fit into memory; ``too_large`` says what to do then.
+    FileAccessError for a device, and for a file that does not fit into memory; ``too_large`` says what to do then. A pipe,
+    which may have no end, is read up to the same size.
     """
     shown = file_path(path)
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if stat.S_ISCHR(status.st_mode) and not file.isatty():
             raise FileAccessError(f"{shown} is a device, which may have no end. Give a file.")
-        # The content is there twice: as it is in the file, and as text or numbers.
-        if stat.S_ISREG(status.st_mode) and (needed := beyond_memory(2 * status.st_size)):
-            raise FileAccessError(f"{shown} has {status.st_size:,} bytes. Reading it takes {needed}. {too_large}")
-        return file.read()
+        if stat.S_ISREG(status.st_mode):
+            _refuse_large(f"{shown} has {status.st_size:,} bytes", status.st_size, too_large)
+            return file.read()
+        content, size = io.BytesIO(), 0
+        while chunk := file.read(_PIPED_AT_A_TIME):
+            size += content.write(chunk)
+            _refuse_large(f"{shown} has at least {size:,} bytes", size, too_large)
+        return content.getvalue()
+
+
+def _refuse_large(what: str, size: int, too_large: str) -> None:
+    """Refuse bytes that do not fit into memory twice: as they are in the file, and as text or numbers."""
+    if needed := beyond_memory(2 * size):
+        raise FileAccessError(f"{what}. Reading it takes {needed}. {too_large}")
 
 
 def read_text(

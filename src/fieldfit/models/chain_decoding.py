@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 
 from fieldfit import _kernels
-from fieldfit.arguments import whole_number
+from fieldfit.arguments import array_of, whole_number
 from fieldfit.models.chain_sampling import sample_labels
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray, Plain
@@ -65,7 +65,7 @@ class ScoredLabels(ABC):
 
     def fix(self, given: Int32Array) -> Self:
         """The same sequences with the labels ``given`` (n_tokens,) fixed wherever they are not −1."""
-        labels = np.asarray(given)
+        labels = array_of(given)
         if labels.shape != (len(self.scores),) or labels.dtype.kind not in "iu":
             raise DataError(
                 f"Given labels must be one integer for each of {len(self.scores)} tokens, −1 where the label is "

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+import numpy as np
+
 from fieldfit.types import FloatArray
 
 #: Largest entry of the gradient for each sample, in units of the features, at which a fit has converged by default.
@@ -82,6 +84,12 @@ class Solution:
     status: Status
     message: str
     history: tuple[Progress, ...] = field(repr=False)
+
+    @classmethod
+    def interrupted_at(cls, x: FloatArray) -> Solution:
+        """An interrupt before anything was evaluated: the value and the gradient at x are not known (NaN)."""
+        status, unknown = Status.INTERRUPTED, np.full(len(x), np.nan)
+        return cls(x, np.nan, unknown, np.nan, 0, 0, 0, 0.0, False, status, status.value, ())
 
     def uninterrupted(self) -> Solution:
         """The solution, for callers that need the optimum: KeyboardInterrupt if Ctrl-C ended the descent."""

@@ -20,9 +20,10 @@ import numpy as np
 from fieldfit.models.field import FieldModel
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.refinement.conditions import NodeConditions, balls
+from fieldfit.refinement.course import Course
 from fieldfit.refinement.local_refined import LocalRefined, sparse_bread
 from fieldfit.refinement.model_moments import Points, drawn_points
-from fieldfit.refinement.optimal import MOST_CONDITIONS, STABLE_STEP, MomentEquations, Solve, newton_root
+from fieldfit.refinement.optimal import MOST_CONDITIONS, STABLE_STEP, MomentEquations, Solve, newton_root, no_root
 from fieldfit.refinement.refined import Account
 from fieldfit.refinement.regression import Ridge
 from fieldfit.refinement.second_stage import FirstFit
@@ -222,8 +223,8 @@ def refine_locally(first: FirstFit, model: FieldModel, distance: int | None) -> 
         )
         samples = conditions_of(first, conditions, dataset.codes)
         equations = MomentEquations(samples, matrix[np.flatnonzero(free)], free, precision)
-        theta, converged, steps = _solve(equations, matrix, first.theta, variances)
-    message = "" if converged else "the moment conditions have no solution near the first estimate"
+        theta, converged, steps = _solve(equations, matrix, first.theta, variances, first.course)
+    message = "" if converged else no_root(first.course)
     source = f"{draws:,} draws of the model, local regressions" + (
         f" ({kept:,} clusters keep some of the first stage's scores)" if kept else ""
     )
@@ -244,7 +245,7 @@ def refine_locally(first: FirstFit, model: FieldModel, distance: int | None) -> 
 
 
 def _solve(
-    equations: MomentEquations, matrix: csr_array, theta: FloatArray, variances: FloatArray
+    equations: MomentEquations, matrix: csr_array, theta: FloatArray, variances: FloatArray, course: Course
 ) -> tuple[FloatArray, bool, int]:
     """θ that solves the equations, by sparse factorisations."""
     from scipy.sparse.linalg import splu
@@ -258,4 +259,4 @@ def _solve(
     def length_of(move: FloatArray) -> float:
         return float(np.sqrt(np.mean(move**2 * variances[equations.keep]) * samples.total))
 
-    return newton_root(equations, theta, solver_at, length_of, STABLE_STEP)
+    return newton_root(equations, theta, solver_at, length_of, STABLE_STEP, course)

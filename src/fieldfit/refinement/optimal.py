@@ -24,6 +24,7 @@ from fieldfit.policies.policy import BoundPolicy
 from fieldfit.properties import cached_property
 from fieldfit.refinement.acceptance import is_worse
 from fieldfit.refinement.conditions import NodeConditions
+from fieldfit.refinement.course import Course
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.model_moments import (
     MOST_SUMMED_STATES,
@@ -76,6 +77,10 @@ class MomentEquations:
         penalty = self.precision[self.keep] * theta[self.keep] / self.samples.total
         return np.asarray(self.weights @ self.samples.mean(theta) - penalty)
 
+    def gradient_norm(self, value: FloatArray) -> float:
+        """The largest entry of a ``value``, as a sum over samples."""
+        return float(np.abs(value).max(initial=0.0)) * self.samples.total
+
 
 def newton_root(
     equations: MomentEquations,
@@ -83,8 +88,9 @@ def newton_root(
     solver_at: Callable[[FloatArray], Solve],
     length_of: Callable[[FloatArray], float],
     stable: float,
+    course: Course,
 ) -> tuple[FloatArray, bool, int]:
-    """θ that solves the equations, whether it is a root, and the number of steps.
+    """θ that solves the equations, whether it is a root, and the number of steps, which ``course`` bounds.
 
     Steps have an entry for each free parameter; ``length_of(step)`` is in standard errors, and the root is found when it is
     at most ``stable``. The weights belong to the first estimate, so long steps are shortened.
@@ -93,6 +99,8 @@ def newton_root(
     previous = float("inf")
     for step in range(1, _MOST_NEWTON_STEPS + 1):
         value = equations.value(theta)
+        if course.ends(step - 1, equations.gradient_norm(value)):
+            return theta, False, step - 1
         if solve is None:
             solve = solver_at(theta)
         move = solve(value)
@@ -105,8 +113,17 @@ def newton_root(
         theta = theta.copy()
         theta[equations.keep] += move * (_LONGEST / length if length > _LONGEST else 1.0)
         if length <= stable:
+            if course.tell is not None:
+                course.report(step, equations.gradient_norm(equations.value(theta)))
             return theta, True, step
     return theta, False, _MOST_NEWTON_STEPS
+
+
+def no_root(course: Course) -> str:
+    """Why the equations were not solved."""
+    if course.stopped is not None:
+        return f"the second stage {course.stopped.value}"
+    return "the moment conditions have no solution near the first estimate"
 
 
 #: Most conditions whose covariance is a dense matrix.
@@ -213,9 +230,9 @@ def refine_densely(
             some, information = samples.some(_SOME_SAMPLES), together(halves).information
             derivative = some.derivative(theta)
             equations = MomentEquations(samples, matrix[free], free, precision)
-            refined_theta, accepted, steps = _solve(equations, some, derivative, theta, information)
+            refined_theta, accepted, steps = _solve(equations, some, derivative, theta, information, first.course)
             if not accepted:
-                message = "the moment conditions have no solution near the first estimate"
+                message = no_root(first.course)
             elif is_worse(some, derivative, matrix, conditions.first, refined_theta, free, information):
                 accepted = False
                 message = "over the data the refined estimate would be less accurate than the first"
@@ -241,6 +258,7 @@ def _solve(
     derivative: FloatArray,
     theta: FloatArray,
     information: FloatArray,
+    course: Course,
 ) -> tuple[FloatArray, bool, int]:
     """θ that solves the equations.
 
@@ -260,7 +278,7 @@ def _solve(
         return float(np.sqrt(np.maximum(move @ information @ move, 0.0) * total / max(1, len(keep))))
 
     stable = STABLE_STEP if some.n == equations.samples.n else _STABLE_STEP_OF_MANY
-    return newton_root(equations, theta, solver_at, length_of, stable)
+    return newton_root(equations, theta, solver_at, length_of, stable, course)
 
 
 #: Eigenvalues below this part of the largest are rounding.

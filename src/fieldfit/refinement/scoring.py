@@ -32,6 +32,7 @@ from fieldfit.inference.gibbs import gibbs_sample
 from fieldfit.models.field import FieldModel
 from fieldfit.optim.keeping import Keeper, State
 from fieldfit.properties import cached_property
+from fieldfit.refinement.course import Course
 from fieldfit.refinement.estimating import ConditionSums, WeightedConditions
 from fieldfit.refinement.mixing import Mixing, mixing
 from fieldfit.refinement.pseudo_inverse import pseudo_inverse
@@ -244,13 +245,15 @@ def fisher_scoring(
     precision: FloatArray,
     random_state: int,
     keeper: Keeper | None = None,
+    course: Course | None = None,
 ) -> ScoringFit:
     """The estimate from A's estimate ``theta``; ``samples`` have the sufficient statistics as their conditions.
 
     ``precision`` (r,) is that of a Gaussian penalty. Single samples are needed only as starts of the chains. A ``keeper``
-    gets the state before each step, and may have one to continue from.
+    gets the state before each step, and may have one to continue from. ``course`` bounds the steps; where it cuts them off,
+    the draws at the last θ give the information and the noise.
     """
-    began = time.perf_counter()
+    began, course = time.perf_counter(), course or Course()
     keep, model = np.flatnonzero(free), samples.conditions.model
     total, weight = samples.total, samples.weight
     observed = samples.mean(theta)
@@ -271,6 +274,9 @@ def fisher_scoring(
             with _kept(keeper, at):
                 drawn = _mixed(model, at.theta, at.states, draws, at.thin, seed, free, f"FL~{draws}")
             gap = (observed - drawn.mean)[keep] - precision[keep] * at.theta[keep] / total
+            if course.ends(step - 1, float(np.abs(gap).max(initial=0.0)) * total):
+                made, steps = _scoring_step(drawn, gap, keep, P, total), step - 1
+                break
             if step == 1:
                 sizes = np.diag(drawn.covariance)[keep] + gap**2
                 at = replace(at, sizes=np.where(sizes > 0, sizes, np.inf))
@@ -283,6 +289,8 @@ def fisher_scoring(
             theta[keep] += made.move
             at = _At(theta, at.theta, drawn.states, at.sizes, apart, drawn.thin, step)
             if made.short and step > 1:
+                course.report(step, np.nan)  # the gradient there would need draws
+                steps = step
                 break
         else:
             last = np.nan if made is None else made.length
@@ -297,7 +305,7 @@ def fisher_scoring(
         draws=drawn.draws,
         chains=chains,
         thin=at.thin,
-        steps=step,
+        steps=steps,
         effective=float(drawn.mixing.effective[keep].min()),
         r_hat=float(drawn.mixing.r_hat[keep].max()),
         added=made.noise * total / max(1, made.rank),

@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from fieldfit.asymptotics.meat import ScoreStream
 from fieldfit.policies.policy import Policy
+from fieldfit.refinement.course import Course
 from fieldfit.types import BoolArray, DataError, FloatArray, Int32Array, IntArray, PolicyError
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class FirstFit:
 
     ``seen`` is what models and policies see of the samples: ``dataset`` itself, or a small one where it is in pieces.
     ``selection`` is the drawn Z, ``problem`` model, samples and Z compiled, and ``free`` (r,) says what is not fixed.
-    ``new_keeper`` makes what keeps the state of a second stage of many steps, where that is wanted.
+    ``new_keeper`` makes what keeps the state of a second stage of many steps, where that is wanted. ``course`` bounds and
+    reports the stage's iterations.
     """
 
     model: Model
@@ -113,6 +115,7 @@ class FirstFit:
     penalty: Penalties
     random_state: int
     new_keeper: Callable[[], Keeper] | None = None
+    course: Course = field(default_factory=Course)
 
     def bind(self, policy: Policy) -> BoundPolicy:
         """Another policy bound to the samples."""
@@ -123,7 +126,8 @@ class FirstFit:
 class RefinedEstimate:
     """The estimate of a second stage, and the work beside that of the first.
 
-    ``message`` and ``first_theta`` (r,) say how the first stage went, where the second makes that too.
+    ``message`` and ``first_theta`` (r,) say how the first stage went, where the second makes that too. ``stopped`` says
+    how the stage was cut off, before it had converged; empty: it was not.
     """
 
     stage: StageFit
@@ -132,6 +136,12 @@ class RefinedEstimate:
     hessian_products: int = 0
     message: str = ""
     first_theta: FloatArray | None = None
+    stopped: str = ""
+
+    @classmethod
+    def of_steps(cls, stage: StageFit, course: Course) -> RefinedEstimate:
+        """The estimate of a stage of steps, which ``course`` may have cut off."""
+        return cls(stage, stopped="" if course.stopped is None else f"second stage {course.stopped.value}")
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ from fieldfit.data.samples import Table, as_table
 from fieldfit.models.field import FieldModel
 from fieldfit.objective import Objective
 from fieldfit.optim.keeping import Keeper, State, check_finite, refused_state
-from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
+from fieldfit.optim.solution import DEFAULT_TOL, Status
 from fieldfit.policies.families import Components
 from fieldfit.policies.selection import FamilySelection, Selection
 from fieldfit.refinement.conditions import Conditions, NodeConditions
+from fieldfit.refinement.course import Course
 from fieldfit.refinement.estimating import ConditionSums, SampleConditions
 from fieldfit.refinement.pseudo_inverse import bread_inverse
 from fieldfit.refinement.sharded_conditions import ShardedConditions, some_samples
@@ -49,11 +50,15 @@ class NodeFit:
 
 @dataclass(frozen=True)
 class HeldNodes:
-    """Samples in one table. A ``keeper`` gets the finished fits, and may have some to continue from."""
+    """Samples in one table. A ``keeper`` gets the finished fits, and may have some to continue from.
+
+    ``course`` bounds the iterations of each fit; after a request to stop, the remaining variables keep their starts.
+    """
 
     model: FieldModel
     dataset: Table
     random_state: int
+    course: Course
     keeper: Keeper | None = None
 
     def fits(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[list[NodeFit], IntArray]:
@@ -68,24 +73,33 @@ class HeldNodes:
     def _each(
         self, together: NodeConditions, start: FloatArray, free: BoolArray
     ) -> Iterator[tuple[int, BoolArray, FloatArray, FloatArray, IntArray]]:
-        """For each variable its parameters (r,), θ (r,), sums of derivatives of its conditions (p_j, r), and the work."""
+        """For each variable its parameters (r,), θ (r,), sums of derivatives of its conditions (p_j, r), and the work.
+
+        Fits that were cut off are not kept: they are made again.
+        """
         codes, weight = self.dataset.codes, self.dataset.sample_weight
         nodes = together.nodes.tolist()
         done = _Finished.of(self.keeper, len(nodes), len(start))
         try:
             for place, node in enumerate(nodes):
                 involved = parameters_of(together, place) & free
-                if place == len(done.fits):
-                    made = fit_node(self.model, self.dataset, start, node, involved, self.random_state)
-                    done.fits.append(made)
-                    done.keep(last=False)
-                theta, spent = done.fits[place]
+                if place < len(done.fits):
+                    made = done.fits[place]
+                else:
+                    made = fit_node(self.model, self.dataset, start, node, involved, self.random_state, self.course)
+                    if self.course.stopped is None:
+                        done.fits.append(made)
+                        done.keep(last=False)
+                theta, spent = made
                 yield place, involved, theta, together.alone(place).derivative(codes, theta, weight), spent
         finally:
             done.keep(last=True)
 
     def summed(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> Answer:
-        """What the samples of one shard answer: H_j θ̃_j (variables, r), derivatives (p, r), weight and work."""
+        """What the samples of one shard answer.
+
+        H_j θ̃_j (variables, r), derivatives (p, r), weight, work, and 1 if fits were cut off.
+        """
         products, derivatives, work = [], [], np.zeros(3)
         for place, involved, theta, sums, spent in self._each(together, start, free):
             product = np.zeros(len(involved))
@@ -93,7 +107,8 @@ class HeldNodes:
             products.append(product)
             derivatives.append(sums)
             work += spent
-        return np.stack(products), np.concatenate(derivatives), np.array([self.dataset.total_weight]), work
+        total, cut = np.array([self.dataset.total_weight]), np.array([float(self.course.stopped is not None)])
+        return np.stack(products), np.concatenate(derivatives), total, work, cut
 
     def table(self) -> Table:
         """All of them."""
@@ -106,17 +121,26 @@ class HeldNodes:
 
 @dataclass(frozen=True)
 class ShardedNodes:
-    """Samples in shards. A ``keeper`` gets the sum of their answers, and may have it."""
+    """Samples in shards. A ``keeper`` gets the sum of their answers, and may have it.
+
+    ``course`` is told of the start and of the answer.
+    """
 
     model: FieldModel
     problem: ShardedProblem
     weight: FloatArray | None
     random_state: int
+    course: Course
     keeper: Keeper | None = None
 
     def fits(self, together: NodeConditions, start: FloatArray, free: BoolArray) -> tuple[list[NodeFit], IntArray]:
         """One answer from each shard."""
-        products, derivatives, (total,), work = self._answer(together, start, free)
+        if self.course.report(0, np.nan):
+            self.course.note(Status.CALLBACK)
+        products, derivatives, (total,), work, (cut,) = self._answer(together, start, free)
+        self.course.report(1, np.nan)
+        if cut:
+            self.course.note(Status.ITERATION_LIMIT)
         made = []
         for place, conditions in enumerate(together.slices):
             involved = parameters_of(together, place) & free
@@ -143,12 +167,14 @@ class ShardedNodes:
                     raise ValueError("shapes")
                 kept = tuple(saved[name] for name in shapes)
                 check_finite(*kept)
-                return kept
-        question = _FitNodes(self.model, start, free, self.weight is not None, self.random_state)
+                return *kept, np.zeros(1)
+        question = _FitNodes(
+            self.model, start, free, self.weight is not None, self.random_state, self.course.iterations_left
+        )
         answer = self.problem.placed.total(question)
         assert answer is not None
-        if self.keeper is not None:
-            self.keeper.keep(lambda: dict(zip(shapes, answer, strict=True)), 1, last=True)
+        if self.keeper is not None and not answer[-1][0]:  # fits that were cut off are made again
+            self.keeper.keep(lambda: dict(zip(shapes, answer[:-1], strict=True)), 1, last=True)
         return answer
 
     def table(self) -> Table:
@@ -169,6 +195,7 @@ class _FitNodes:
     free: BoolArray
     weighted: bool
     random_state: int
+    max_iter: int
 
     def __call__(self, shard: Shard, shared: Shared, argument: None) -> Answer:
         """Sums that add up over shards."""
@@ -176,7 +203,8 @@ class _FitNodes:
         dataset = Table(held.codes, held.names, held.states, sample_weight=held_weight(shard, self.weighted))
         together = NodeConditions(self.model, self.model.structure().free)
         try:
-            return HeldNodes(self.model, dataset, self.random_state).summed(together, self.start, self.free)
+            nodes = HeldNodes(self.model, dataset, self.random_state, Course(self.max_iter))
+            return nodes.summed(together, self.start, self.free)
         except ModelError as error:
             raise ModelError(
                 f"In shard {shard.number}, with {dataset.n:,} samples: {error} Each shard is fitted alone, so fewer shards "
@@ -199,6 +227,8 @@ class _Finished:
         with refused_state(r):
             thetas, spent = keeper.saved["nodes"], keeper.saved["spent"].astype(np.int64)
             count = len(thetas)
+            if not count:
+                return cls([], keeper)
             if thetas.shape != (count, r) or spent.shape != (count, 3) or count > variables:
                 raise ValueError("shapes")
             check_finite(thetas)
@@ -244,17 +274,34 @@ def _made(
 
 
 def fit_node(
-    model: FieldModel, dataset: Table, start: FloatArray, node: int, involved: BoolArray, random_state: int
+    model: FieldModel,
+    dataset: Table,
+    start: FloatArray,
+    node: int,
+    involved: BoolArray,
+    random_state: int,
+    course: Course,
 ) -> tuple[FloatArray, IntArray]:
-    """θ with the estimates of one variable's regression, and its iterations, evaluations and Hessian products."""
+    """θ with the estimates of one variable's regression, and its iterations, evaluations and Hessian products.
+
+    ``course`` notes if it was cut off.
+    """
     rest = tuple(v for v in range(model.m) if v != node)
     family = model.structure().bind_family(Components((((node,), rest),)))
     problem = model.compile(dataset, Selection(dataset.n, (FamilySelection(family, 1.0),)))
     no_penalty = np.zeros(len(involved))
     objective = Objective(problem, no_penalty, start, involved, dataset.sample_weight, model.feature_units)
     solution = objective.minimise(
-        gtol=DEFAULT_TOL * dataset.total_weight, max_iter=DEFAULT_MAX_ITER, seed=random_state
+        gtol=DEFAULT_TOL * dataset.total_weight,
+        max_iter=course.iterations_left,
+        callback=None if course.stopped is Status.CALLBACK else course.callback,
+        seed=random_state,
     ).uninterrupted()
+    theta = objective.full(solution.x).copy()
+    spent = np.array([solution.iterations, solution.evaluations, solution.hessian_products], dtype=np.int64)
+    if solution.status in (Status.ITERATION_LIMIT, Status.CALLBACK):
+        course.note(solution.status)
+        return theta, spent
     names = model.parameter_names
     separated = separated_parameters(
         objective.hessian_product,
@@ -271,5 +318,4 @@ def fit_node(
             f"'Nodewise >> optimal': the separate fit of the variable {model.names[node]} has no finite estimate "
             f"({reason}). Use 'PL1 >> optimal', whose joint fit needs less data, with sigma2 if it separates too."
         )
-    spent = np.array([solution.iterations, solution.evaluations, solution.hessian_products], dtype=np.int64)
-    return objective.full(solution.x).copy(), spent
+    return theta, spent

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.report.figures import BLUE, INK, MUTED
+from fieldfit.report.figures import BLUE, INK, MUTED, axes_or_new
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,12 +40,8 @@ def plot_coefficients(
         drawn = drawn.sort_values("estimate")
     estimate, lower, upper = (drawn[name].to_numpy(dtype=float) for name in ("estimate", "lower", "upper"))
     names = [_cut(str(name)) for name in drawn.index]
-    if ax is None:
-        height = min(max(2.0, 0.8 + 0.24 * len(drawn)), _TALLEST)
-        import matplotlib.pyplot as plt
-
-        width = 6.4 + 0.085 * max(0, max(map(len, names), default=0) - _NORMAL)
-        _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    width = 6.4 + 0.085 * max(0, max(map(len, names), default=0) - _NORMAL)
+    ax = axes_or_new(ax, width, min(max(2.0, 0.8 + 0.24 * len(drawn)), _TALLEST))
     room = 72 * ax.bbox.height / ax.figure.dpi / max(1, len(drawn))  # points for each line
     places = np.arange(len(drawn))
     away = (lower > 0) | (upper < 0)

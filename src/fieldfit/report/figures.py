@@ -37,6 +37,22 @@ _STYLE: Any = {  # matplotlib's type for settings lists every name
 }
 
 
+def axes_or_new(ax: object, width: float, height: float) -> Axes:
+    """The axes that the user gave; without any, those of a new figure of this size in inches."""
+    from matplotlib.axes import Axes
+
+    if isinstance(ax, Axes):
+        return ax
+    if ax is not None:
+        raise FieldfitError(
+            f"ax is {ax!r:.80}; it must be the Axes of a matplotlib figure, such as figure.add_subplot(), or None for a "
+            "new figure."
+        )
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
 @contextlib.contextmanager
 def figure(width: float, height: float) -> Iterator[Figure]:
     """Create a figure of this size in inches with the common style. It never opens a window."""

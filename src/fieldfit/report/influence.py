@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fieldfit.report.figures import ACCENT, BLUE, MUTED
+from fieldfit.report.figures import ACCENT, BLUE, MUTED, axes_or_new
 from fieldfit.report.labels import name_points
 
 if TYPE_CHECKING:
@@ -23,10 +23,7 @@ def draw_influence(
     ``table`` has a line for each sample, the one with the largest distance (its first column) first, the sample's number
     as its index, and the ``parameter`` that it changes most (or None). Labels without room are left out.
     """
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    ax = axes_or_new(ax, 7.2, 3.8)
     rows, distances = table.index.to_numpy(dtype=float), table.iloc[:, 0].to_numpy(dtype=float)
     n, top = len(rows), float(distances.max(initial=0.0))
     many = n > _MOST_STEMS

@@ -31,8 +31,9 @@ from fieldfit.types import FloatArray, IntArray, ModelError
 from fieldfit.weights.choice import Exact, WeightsRidge, best_beta, better_rival, judge, rivals
 from fieldfit.weights.groups import DrawnPolicy, Groups, check_betas
 from fieldfit.weights.options import AutoWeights
-from fieldfit.weights.result import Round, WeightsResult, Work
+from fieldfit.weights.result import Reached, Round, WeightsResult, Work
 from fieldfit.weights.statistics import DataStatistics, Part, take_sample
+from fieldfit.words import counted
 
 #: Parameters times groups up to which all blocks of the meat are kept.
 MOST_PARAMETERS_TIMES_GROUPS = 3_000
@@ -149,17 +150,24 @@ class _Alternation:
         self.criterion: WeightsCriterion | None = None
         self.exact: Exact | None = None
         self.last: _Step | None = None
+        self.reached: Reached | None = None
         self.history: list[Round] = []
         self.work = Work(samples=self.sample.selection.n, all_samples=drawn.selection.n)
 
     def run(self) -> WeightsResult:
-        """Alternate until both have settled; then the exact criterion, where it is available, decides."""
+        """Alternate until both have settled; then the exact criterion, where it is available, decides.
+
+        After an interrupt β is the one that θ was fitted with last.
+        """
         try:
             converged, message = self._alternate()
+            assert self.last is not None
+            return self._judged(self.last, converged, message)
         except KeyboardInterrupt:
-            return replace(self._result(False), interrupted=True, message=Status.INTERRUPTED.value)
-        assert self.last is not None
-        return self._judged(self.last, converged, message)
+            if self.reached is not None:
+                self.beta = self.reached.beta
+            stopped = replace(self._result(False), interrupted=True, message=Status.INTERRUPTED.value)
+            return replace(stopped, reached=self.reached)
 
     def _alternate(self) -> tuple[bool, str]:
         options = self.options
@@ -171,6 +179,10 @@ class _Alternation:
             settled = step.solution.converged or (len(self.history) > 1 and _settled(self.history))
             if tight and settled and self._still(step):
                 converged, message = True, f"converged: β and θ converged in {len(self.history)} rounds"
+                if step.solution.status is Status.ITERATION_LIMIT:  # θ stands still because it may not move
+                    converged = False
+                    limit = counted(self.max_iter, "iterations")
+                    message = f"stopped: β no longer changes, but the fits of θ end at their limit of {limit}"
                 # θ belongs to the present β, which stays where it is as good as the best, and as anything simple.
                 if self._beaten(step.criterion):
                     self.beta = step.best
@@ -258,6 +270,8 @@ class _Alternation:
             keeper=None if self.keepers is None else self.keepers(len(self.history)),
         )
         self.theta = mixed.full(solution.x).copy()
+        if ground is self.all and solution.history:  # an interrupt may come before the first evaluation
+            self.reached = Reached(self.beta, solution, mixed.problem)
         self.work = self.work.and_fit(solution, ground is self.all)
         return solution
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.models.problem import Problem
 from fieldfit.optim import Solution
 from fieldfit.policies.policy import Policy
 from fieldfit.types import FieldfitError, FloatArray, Plain
@@ -72,6 +73,15 @@ class Work:
         )
 
 
+@dataclass(frozen=True)
+class Reached:
+    """The last fit of θ to all samples: its β, where it ended, and the problem with that β."""
+
+    beta: FloatArray
+    solution: Solution
+    problem: Problem
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WeightsResult:
     """Automatic weights: β, how it was reached, and how good it is by the exact criterion.
@@ -110,6 +120,8 @@ class WeightsResult:
         Whether β of the chosen form was worse than a pure policy or equal weights, which were taken in its place.
     interrupted : bool, default: False
         Whether the search was interrupted: ``beta`` and ``theta`` are those of that moment.
+    reached : Reached or None, default: None
+        The last fit to all samples of a search that was interrupted.
     work : Work
         Samples, evaluations and products that it took.
     theta : ndarray of shape (r,)
@@ -141,6 +153,7 @@ class WeightsResult:
     diagonal_loss: float | None = None
     fell_back: bool = False
     interrupted: bool = False
+    reached: Reached | None = field(default=None, repr=False, compare=False)
     work: Work = field(default_factory=Work)
     theta: FloatArray = field(repr=False)
 

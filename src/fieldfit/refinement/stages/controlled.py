@@ -55,9 +55,8 @@ class Controlled(SecondStage):
     def fit(self, first: FirstFit) -> RefinedEstimate:
         """With the drawn Z."""
         model, bound = field_of(first, f"'{self.text(first.bound.policy)}'"), first.bind(self.policy)
-        return RefinedEstimate(
-            refine_densely(first, model, given=control_stack(model, first.bound, bound), drawn=bound)
-        )
+        given = control_stack(model, first.bound, bound)
+        return RefinedEstimate.of_steps(refine_densely(first, model, given=given, drawn=bound), first.course)
 
     def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""

@@ -73,9 +73,11 @@ class Nodewise(SecondStage):
         keeper = None if first.new_keeper is None else first.new_keeper()
         samples: HeldNodes | ShardedNodes
         if isinstance(first.problem, ShardedProblem):
-            samples = ShardedNodes(model, first.problem, dataset.sample_weight, first.random_state, keeper)
+            samples = ShardedNodes(
+                model, first.problem, dataset.sample_weight, first.random_state, first.course, keeper
+            )
         else:
-            samples = HeldNodes(model, as_table(dataset), first.random_state, keeper)
+            samples = HeldNodes(model, as_table(dataset), first.random_state, first.course, keeper)
         average, stage, work = combine_separate_fits(
             model,
             samples,
@@ -83,9 +85,12 @@ class Nodewise(SecondStage):
             free=first.free,
             random_state=first.random_state,
         )
-        message = f"{stage.account.steps:,} separate fits converged and were combined"
         iterations, evaluations, products = work.tolist()
-        return RefinedEstimate(stage, iterations, evaluations, products, message, average)
+        message, stopped = f"{stage.account.steps:,} separate fits converged and were combined", ""
+        if first.course.stopped is not None:
+            message = f"{stage.account.steps:,} separate fits were combined"
+            stopped = f"not all of them converged ({first.course.stopped.value})"
+        return RefinedEstimate(stage, iterations, evaluations, products, message, average, stopped)
 
     def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """To first order the separate estimates are linear in the scores, so the best combinations are those of PL1."""

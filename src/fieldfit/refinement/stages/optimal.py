@@ -67,8 +67,8 @@ class Optimal(SecondStage):
         """With dense weights, or with local ones where there are too many conditions for a matrix."""
         model = field_of(first, f"'{self.text(first.bound.policy)}'")
         if needs_local(model, first.bound, self.distance):
-            return RefinedEstimate(refine_locally(first, model, self.distance))
-        return RefinedEstimate(refine_densely(first, model, distance=self.distance))
+            return RefinedEstimate.of_steps(refine_locally(first, model, self.distance), first.course)
+        return RefinedEstimate.of_steps(refine_densely(first, model, distance=self.distance), first.course)
 
     def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """The inverse information of the conditions."""

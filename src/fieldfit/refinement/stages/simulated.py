@@ -58,8 +58,9 @@ class Simulated(SecondStage):
             precision=first.penalty.precision,
             random_state=first.random_state,
             keeper=None if first.new_keeper is None else first.new_keeper(),
+            course=first.course,
         )
-        return RefinedEstimate(stage)
+        return RefinedEstimate.of_steps(stage, first.course)
 
     def theory(self, first: Policy, setting: TheorySetting) -> Asymptotics:
         """Refused: the variance depends on n."""
