@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fieldfit.shards.backend import Backend
 
 #: Seconds that Ctrl-C waits for workers that start, and seconds that workers have to end.
-_LONGEST_WAIT, _LONGEST_END = 0.3, 1.0
+_LONGEST_WAIT, _LONGEST_END = 0.3, 0.5
 
 Workers = Annotated[
     int | None,
