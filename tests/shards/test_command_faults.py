@@ -264,3 +264,22 @@ def test_a_second_run_with_workers_says_nothing_of_ports(table, tmp_path):
         _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert said == ""
+
+
+ENDED = """
+import os
+from fieldfit.cli.cluster import _kill_workers, started
+if __name__ == "__main__":
+    with started(1):
+        _kill_workers()
+        os._exit(130)
+"""
+
+
+def test_a_command_that_ends_while_workers_start_leaves_no_warning_of_semaphores(tmp_path):
+    """Another process, which Python has started, removes them afterwards."""
+    (tmp_path / "ended.py").write_text(ENDED)
+    ran = subprocess.run(
+        [sys.executable, "ended.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert (ran.returncode, ran.stderr) == (130, "")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fieldfit.shards.backend import Backend
 
 #: Seconds that Ctrl-C waits for workers that start, and seconds that workers have to end.
-_LONGEST_WAIT, _LONGEST_END = 0.3, 1.0
+_LONGEST_WAIT, _LONGEST_END = 0.3, 0.5
 
 Workers = Annotated[
     int | None,
@@ -137,7 +137,11 @@ def started(workers: int | None) -> Iterator[Client]:
         temporary_folder(parent, "fieldfit-workers") as folder,
         dask.config.set({"temporary-directory": str(folder)}),
     ):
-        with interrupts_for_this_process(), ended_after(_LONGEST_WAIT, partial(_remove_workers, str(folder))):
+        with (
+            _quiet_tracker(),
+            interrupts_for_this_process(),
+            ended_after(_LONGEST_WAIT, partial(_remove_workers, str(folder))),
+        ):
             cluster = LocalCluster(
                 n_workers=workers,
                 threads_per_worker=max(1, get_threads() // workers),
@@ -148,14 +152,31 @@ def started(workers: int | None) -> Iterator[Client]:
         end = threading.Timer(_LONGEST_END, _kill_workers)
         end.daemon = True
         try:
-            with cluster, Client(cluster, set_as_default=False) as client:
+            with cluster:
                 try:
-                    with released_interrupts():
+                    with Client(cluster, set_as_default=False) as client, released_interrupts():
                         yield client
                 finally:
                     end.start()
         finally:
             end.cancel()
+
+
+@contextmanager
+def _quiet_tracker() -> Iterator[None]:
+    """The process that removes semaphores, if it starts in this block, does not warn of those it removes.
+
+    After Ctrl-C this process may end before it has removed them itself.
+    """
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [before, "ignore:resource_tracker:UserWarning"]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def _kill_workers() -> None:
