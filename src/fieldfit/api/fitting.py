@@ -9,9 +9,8 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import Checkpoint, named_in_errors
-from fieldfit.api.estimation import fit_policy
 from fieldfit.api.options import EstimationOptions
-from fieldfit.api.refine import fit_stages
+from fieldfit.api.refine import fit_estimator
 from fieldfit.api.result import Fit
 from fieldfit.models.base import Model, check_model
 from fieldfit.objective import ByParameter
@@ -168,6 +167,4 @@ def fit(
         check_drift=check_drift,
     )  # fmt: skip
     with named_in_errors(options.kept):
-        if isinstance(estimator, Staged):
-            return fit_stages(model, data, estimator, options)
-        return fit_policy(model, data, estimator, options)
+        return fit_estimator(model, data, estimator, options)
