@@ -95,8 +95,10 @@ def fit(
         over the data and then stop; iterations are passes.
     tol : float or "statistical", default: 1e-6
         The fit has converged when the largest entry of the gradient per sample, in units of the features, is below
-        ``tol``, and penalised parameters would not change by more than 10 ``tol`` along the gradient.
-        ``"statistical"``: when the estimated distance to the optimum is 5% of the sampling error. The second
+        ``tol``, and penalised parameters would not change by more than 10 ``tol`` along the gradient. Where the
+        likelihood is nearly flat in some direction, a small gradient does not mean a small distance: with 1e-3,
+        estimates may be several units from the optimum. ``"statistical"``: when the estimated distance of each
+        parameter to its optimum is at most about 5% of its standard error. The second
         stage of ``"A >> B"`` stops at either of the two; with a number below 1e-6 it stops at that number only.
     max_iter : int, default: 1000
         Largest number of iterations.
