@@ -36,6 +36,24 @@ def test_statistical_tolerance_stops_within_the_sampling_error() -> None:
         ff.fit(GRID, x, tol="statistical", l1=1.0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "seed"), [("complete", 0), ("grid", 1)])
+def test_every_parameter_of_a_second_stage_is_near_its_optimum(shape: str, seed: int) -> None:
+    """Within 5% of its standard error, known to a few percent: with the Hessian as a matrix, and with its products."""
+    models = {
+        "grid": ff.BoltzmannMachine.grid(5, 8, biases=True, states=(-1, 1)),
+        "complete": ff.BoltzmannMachine(8, biases=True, states=(-1, 1)),
+    }
+    model = models[shape]
+    random = np.random.default_rng(seed)
+    for _ in range(4):
+        theta = random.normal(0, 0.4, model.n_parameters)
+        x = model.sample(theta, 1000, random_state=int(random.integers(10**9))).values
+        fit = ff.fit(model, x, "PL1 >> FL", check_drift=False)
+        exact = ff.fit(model, x, "FL", tol=1e-9, start=fit.theta, check_drift=False)
+        assert np.max(np.abs(fit.theta - exact.theta) / exact.standard_errors()) < 0.055
+
+
 def test_newton_steps_on_another_policy(tmp_path: Path) -> None:
     x = GRID.sample(TRUTH, 2000, 2).values
     full, steps = ff.fit(GRID, x, "FL"), ff.fit(GRID, x, "PL1 >> FL")

@@ -62,8 +62,8 @@ def test_counts_are_repeated_rows_in_every_number(policy, tmp_path):
     np.testing.assert_allclose(
         counted[0].influence(), COUNTS[:, None] * repeated[0].influence()[first], rtol=1e-6, atol=1e-10
     )
-    assert "500 samples (16 distinct rows)" in counted[0].summary()
-    assert "500 samples (16 distinct rows)" in repr(counted[0])
+    assert "500 samples (16 rows with counts)" in counted[0].summary()
+    assert "500 samples (16 rows with counts)" in repr(counted[0])
     assert "500 samples, 10 parameters" in repr(repeated[0])
     counted[0].save(tmp_path / "fit.ff")
     again = ff.load(tmp_path / "fit.ff")
@@ -164,8 +164,10 @@ def test_huge_counts_with_a_random_policy_and_an_empty_selection_are_refused_in_
     huge = COUNTS.astype(float)
     huge[0] = 1e12
     assert ff.fit(MODEL, ROWS, "PL1", sample_weight=huge, weight_kind="counts", sigma2=1.0).total > 1e12
+    assert ff.fit(MODEL, ROWS, "PL1 + 0.2*PL2", sample_weight=huge, weight_kind="counts", sigma2=1.0).total > 1e12
+    many = ff.BoltzmannMachine(10)
     with pytest.raises(DataError, match="the limit is 200,000,000"):
-        ff.fit(MODEL, ROWS, "PL1 + 0.2*PL2", sample_weight=huge, weight_kind="counts")
+        ff.fit(many, np.eye(10, dtype=int), "PL1 + 0.2*PL2", sample_weight=[1e12] * 10, weight_kind="counts")
     huge[0] = 1e300
     with pytest.raises(DataError, match="weight_kind='importance'"):
         ff.fit(MODEL, ROWS, "PL1 + 0.2*PL2", sample_weight=huge, weight_kind="counts")

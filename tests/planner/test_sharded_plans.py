@@ -85,9 +85,10 @@ def test_workers_share_the_work_of_a_fit(model, samples):
     assert fast.shards.times(6_000) == 2.0
     unit = np.eye(len(slow.ingredients))[0]
     work, rates = slow._work(unit)[0], slow.rates
-    seconds = 8.0 * rates.evaluation_seconds(work) + slow.shards.overhead
+    seconds = 8.0 * rates.evaluation_seconds(work)
     steps = slow._work(unit)[1][0]
-    fixed = slow.reading + slow.rates.fit_seconds + steps.overhead
+    messages = slow.shards.placing + slow.shards.sharing + (1 + steps.questions) * slow.shards.overhead
+    fixed = slow.reading + slow.rates.fit_seconds + steps.overhead + messages
     expected = fixed + 8.0 * rates.setup_seconds(work) + steps.equivalents * seconds
     assert slow.seconds(unit) == pytest.approx(expected)
 
@@ -103,7 +104,7 @@ def test_sums_that_shards_share_are_counted_once():
     whole = steps[0].equivalents * costs.rates.evaluation_seconds(work)
     sums = steps[0].equivalents * costs.rates.evaluation_seconds({"eliminate1": work["eliminate1"]})
     rest = costs.rates.fit_seconds + steps[0].overhead + 30 * costs.rates.setup_seconds(work) + costs.reading
-    messages = steps[0].equivalents * costs.shards.overhead
+    messages = costs.shards.placing + costs.shards.sharing + (1 + steps[0].questions) * costs.shards.overhead
     assert costs.seconds(unit) == pytest.approx(rest + messages + whole + 29 * (whole - sums), rel=0.05)
 
 

@@ -30,6 +30,7 @@ from fieldfit.asymptotics.expectations import replicate_seeds
 from fieldfit.data.dataset import Dataset
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
+from fieldfit.policies.selection import Selection
 from fieldfit.steps import steps
 from fieldfit.threads import LOKY_TRACKER, interrupts_for_this_process
 from fieldfit.types import (
@@ -250,6 +251,7 @@ class _Refit:
     fit: Fit
     draw: Callable[[Fit, Dataset, int], tuple[Dataset, int]]
     dataset: Dataset
+    drawn: Selection | None = None  # Z of the samples, where their numbers and the seed do not draw it again
 
     def __call__(self, seed: int) -> tuple[FloatArray, BoolArray, str]:
         """θ (NaN if there is no estimate), the separated parameters, and the reason if there is no estimate."""
@@ -259,7 +261,7 @@ class _Refit:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SeparationWarning)
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                again = fitted_like(self.fit, samples, seed_of_selection)
+                again = fitted_like(self.fit, samples, seed_of_selection, drawn=self.drawn)
         except (ModelError, DataError) as error:
             return np.full(r, np.nan), np.zeros(r, dtype=bool), str(error)
         return again.theta, again.at_infinity, ""
@@ -320,7 +322,8 @@ def bootstrap_fit(
     check, draw = _RESAMPLINGS[chosen]
     dataset = check(dataset)
     slim = replace(fit, prepared=None, refinement=fit.refinement and replace(fit.refinement, working=None))
-    refit = _Refit(slim, draw, dataset)
+    drawn = fit.needed.selection if dataset.has_counts and not fit.needed.bound.everything else None
+    refit = _Refit(slim, draw, dataset, drawn)
     chosen_seed = seed(random_state)
     seeds = replicate_seeds(chosen_seed, resamples)
     kept, keeper = as_checkpoint(checkpoint), None

@@ -79,7 +79,7 @@ def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationO
     policy, automatic = options.weighted(policy), options.automatic
     place, dataset = read_placed(
         model, data, policy, backend=options.backend, shards=options.shards, sample_weight=options.sample_weight,
-        weight_kind=options.weight_kind, groups=options.groups,
+        weight_kind=options.weight_kind, groups=options.groups, copies=options.copies,
     )  # fmt: skip
     check_samples(dataset)
     seen = shown(dataset)
@@ -95,7 +95,7 @@ def prepare_fit(model: Model, data: object, policy: Policy, options: EstimationO
     # Automatic weights are not chosen yet: every term may get a positive weight.
     judged = bound if automatic is None else with_open_weights(policy, automatic.by).bind(model.structure(seen))
     model.check_estimable(seen, judged, free & ~penalty.penalised)
-    samples = prepare if place is None else partial(prepare_shards, place=place)
+    samples = partial(prepare, drawn=options.drawn) if place is None else partial(prepare_shards, place=place)
     prepared = samples(
         model, dataset, bound, penalty=penalty, start=start, free=free, random_state=options.random_state,
         wide_rows=options.wide_rows,

@@ -9,9 +9,8 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import Checkpoint, named_in_errors
-from fieldfit.api.estimation import fit_policy
 from fieldfit.api.options import EstimationOptions
-from fieldfit.api.refine import fit_stages
+from fieldfit.api.refine import fit_estimator
 from fieldfit.api.result import Fit
 from fieldfit.models.base import Model, check_model
 from fieldfit.objective import ByParameter
@@ -96,13 +95,15 @@ def fit(
         over the data and then stop; iterations are passes.
     tol : float or "statistical", default: 1e-6
         The fit has converged when the largest entry of the gradient per sample, in units of the features, is below
-        ``tol``, and penalised parameters would not change by more than 10 ``tol`` along the gradient.
-        ``"statistical"``: when the estimated distance to the optimum is 5% of the sampling error. The second
+        ``tol``, and penalised parameters would not change by more than 10 ``tol`` along the gradient. Where the
+        likelihood is nearly flat in some direction, a small gradient does not mean a small distance: with 1e-3,
+        estimates may be several units from the optimum. ``"statistical"``: when the estimated distance of each
+        parameter to its optimum is at most about 5% of its standard error. The second
         stage of ``"A >> B"`` stops at either of the two; with a number below 1e-6 it stops at that number only.
     max_iter : int, default: 1000
         Largest number of iterations: of each stage of ``"A >> B"``, of each separate fit of ``"Nodewise >> optimal"``, and
-        of each fit of θ with ``weights="auto"``. A fit with a stage that it ends has not converged; where it ends
-        ``optimal``, the estimate is the first stage's.
+        of each fit of θ with ``weights="auto"``. A fit with a stage that it ends warns and has not converged, except that
+        ``A >> FL`` needs no optimum of A. Where it ends ``optimal``, the estimate is the first stage's.
     wide_rows : {"refuse", "drop"}, default: "refuse"
         Whether samples with too many missing values to sum out raise an error, or are dropped and listed in
         ``fit.dropped_rows``.
@@ -172,6 +173,4 @@ def fit(
         check_drift=check_drift,
     )  # fmt: skip
     with named_in_errors(options.kept):
-        if isinstance(estimator, Staged):
-            return fit_stages(model, data, estimator, options)
-        return fit_policy(model, data, estimator, options)
+        return fit_estimator(model, data, estimator, options)

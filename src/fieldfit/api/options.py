@@ -15,8 +15,9 @@ from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
-from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.policies import Policy
+from fieldfit.policies.selection import Selection
 from fieldfit.types import DataError, FieldfitError, FloatArray
 from fieldfit.weights import AutoWeights, as_options
 
@@ -26,29 +27,35 @@ _MOST_ITERATIONS = 2**62
 
 @dataclass(frozen=True, kw_only=True)
 class EstimationOptions:
-    """The keyword arguments of `fit`; ``as_start``: the estimate is only the start of another fit."""
+    """The keyword arguments of `fit`, and those of fits that are part of another.
 
-    sigma2: ByParameter
-    l1: ByParameter
-    group_l1: float | None
-    weights: Sequence[float] | FloatArray | Literal["auto"] | AutoWeights | None
-    random_state: int
-    sample_weight: ArrayLike | str | None
-    weight_kind: str
-    groups: ArrayLike | str | None
-    start: ArrayLike | None
-    fixed: Mapping[str, float] | None
-    method: Method
-    tol: float | Literal["statistical"]
-    max_iter: int
-    wide_rows: str
-    progress: Callable[[Progress], object] | bool | None
-    stopping: EarlyStopping | None
-    backend: object
-    shards: int | None
-    checkpoint: str | os.PathLike[str] | Checkpoint | None
-    check_drift: bool
+    ``as_start``: the estimate is only the start of another fit. ``copies``: every copy of a sample with a count is a
+    sample. ``drawn``: the Z of the samples, where it was drawn before.
+    """
+
+    sigma2: ByParameter = None
+    l1: ByParameter = None
+    group_l1: float | None = None
+    weights: Sequence[float] | FloatArray | Literal["auto"] | AutoWeights | None = None
+    random_state: int = 0
+    sample_weight: ArrayLike | str | None = None
+    weight_kind: str = "importance"
+    groups: ArrayLike | str | None = None
+    start: ArrayLike | None = None
+    fixed: Mapping[str, float] | None = None
+    method: Method = "auto"
+    tol: float | Literal["statistical"] = DEFAULT_TOL
+    max_iter: int = DEFAULT_MAX_ITER
+    wide_rows: str = "refuse"
+    progress: Callable[[Progress], object] | bool | None = None
+    stopping: EarlyStopping | None = None
+    backend: object = None
+    shards: int | None = None
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None
+    check_drift: bool = True
     as_start: bool = False
+    copies: bool = False
+    drawn: Selection | None = None
 
     def __post_init__(self) -> None:
         if not self.statistical:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import secrets
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -25,19 +26,22 @@ from fieldfit.objective import ByParameter, Penalties
 from fieldfit.optim.solution import DEFAULT_TOL
 from fieldfit.planner.calibration import calibration
 from fieldfit.planner.costs import MOST_TIMED
-from fieldfit.planner.pilot import plain_problem
+from fieldfit.planner.pilot import PILOT_POLICY, plain_problem
 from fieldfit.planner.planning import check_enough, make_plan
 from fieldfit.planner.request import Request, Shards, Target
 from fieldfit.planner.result import Plan
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
-from fieldfit.shards.shard import Given, Shard, Shared
+from fieldfit.shards.backend import Placed
+from fieldfit.shards.shard import Given, Recipe, Shard, Shared
 from fieldfit.shards.sharded_dataset import ShardedDataset
+from fieldfit.shards.tree import Answer
 from fieldfit.steps import forecast
 from fieldfit.types import DataError, FloatArray, IntArray, PolicyError, WidthError
 
-#: Most samples of a shard from which its work is counted, and number of empty questions that are timed.
-_MOST_COUNTED_SAMPLES, _TIMED_QUESTIONS = 20_000, 3
+#: Most samples of a shard from which its work is counted, messages of each kind that are timed, and shards whose samples
+#: are sent for timing.
+_MOST_COUNTED_SAMPLES, _TIMED_MESSAGES, _SENT_SHARDS = 20_000, 5, 4
 
 
 def plan(
@@ -166,7 +170,7 @@ def plan(
                 random_state=seed(random_state),
                 reading=reading + seconds,
                 fitted=fitted,
-                shards=None if place is None else priced_shards(dataset, place),
+                shards=None if place is None else priced_shards(model, dataset, place),
                 drift=partial(_drift, model, dataset, random_state),
             ),
             calibration(fit),  # once for a machine: not a part of the budget
@@ -202,26 +206,58 @@ def rows_too_wide(model: Model, dataset: Dataset) -> IntArray:
 
 
 @dataclass(frozen=True)
-class _Nothing:
-    """A question that does nothing, for timing messages."""
+class _Echo:
+    """A question without work that sends θ and gets a value and a gradient, for timing messages."""
 
-    def __call__(self, shard: Shard, shared: Shared, argument: object) -> None:
-        """Return nothing."""
+    theta: FloatArray
+
+    def __call__(self, shard: Shard, shared: Shared, argument: object) -> Answer:
+        """Return numbers of the size of an answer."""
+        return np.zeros(1), self.theta
 
 
-def priced_shards(dataset: Dataset, place: Place) -> Shards:
-    """Samples like those of one shard, the speed of the backend, and the measured seconds of a question."""
-    if isinstance(dataset, ShardedDataset):
-        placed, starts = dataset.placed, dataset.starts
-    else:
-        starts = place.starts(dataset.n)
-        first = Given(dataset.subset([0]))
-        placed = place.backend.place([first] * (len(starts) - 1))
+def priced_shards(model: Model, dataset: Dataset, place: Place) -> Shards:
+    """Samples like those of one shard, the speed of the backend, and the measured seconds of what is not their work."""
+    in_pieces = isinstance(dataset, ShardedDataset)
+    starts = dataset.starts if isinstance(dataset, ShardedDataset) else place.starts(dataset.n)
     most = _MOST_COUNTED_SAMPLES if isinstance(shown(dataset), Table) else MOST_TIMED
-    rows = min(int(np.diff(starts).max()), most)
-    least = math.inf
-    for _ in range(_TIMED_QUESTIONS):
+    rows = dataset.draw(min(int(np.diff(starts).max()), most), np.random.default_rng(0))
+    count, first_row = len(starts) - 1, rows.subset([0]).unweighted()
+    placed = place.backend.place([Given(first_row)] * count)
+    placing = _seconds(lambda: place.backend.place([Given(first_row)] * count))
+    bound = PILOT_POLICY.bind(model.structure(shown(dataset)))
+    recipe = Recipe(model, bound, 0, np.arange(count + 1))
+    first, *others = [_seconds_of_sharing(placed, recipe) for _ in range(_TIMED_MESSAGES)]
+    question = _Echo(np.zeros(model.n_parameters))
+    overhead = statistics.median(_seconds(lambda: placed.total(question)) for _ in range(_TIMED_MESSAGES))
+    if not in_pieces:  # samples in pieces are read where they are held
+        placing += _seconds_of_sending(place, rows) * dataset.n
+    sharing = statistics.median(others)
+    return Shards(rows, placed.speed, overhead, placing, sharing, max(first - sharing, 0.0))
+
+
+def _seconds_of_sharing(placed: Placed, recipe: Recipe) -> float:
+    """How long it takes to give all shards a recipe, which they do not compile."""
+    key = secrets.token_hex(8)
+    seconds = _seconds(lambda: placed.share(key, recipe))
+    placed.withdraw(key)
+    return seconds
+
+
+def _seconds_of_sending(place: Place, rows: Dataset) -> float:
+    """How long it takes to send a sample to its shard."""
+
+    def placing(samples: IntArray) -> float:
         began = time.perf_counter()
-        placed.each(_Nothing())
-        least = min(least, time.perf_counter() - began)
-    return Shards(dataset.draw(rows, np.random.default_rng(0)), placed.speed, least)
+        place.backend.place([Given(rows.subset(samples).unweighted()) for _ in range(_SENT_SHARDS)])
+        return time.perf_counter() - began
+
+    everything, single = np.arange(rows.n), np.arange(1)
+    return max(placing(everything) - min(placing(single), placing(single)), 0.0) / (_SENT_SHARDS * rows.n)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    """How long a call takes."""
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began

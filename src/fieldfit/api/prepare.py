@@ -23,6 +23,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
 from fieldfit.objective import Objective, Penalties
 from fieldfit.policies import Policy
+from fieldfit.policies.drawn_counts import draw_counts
 from fieldfit.policies.policy import LARGEST_WEIGHT, BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.properties import cached_property
@@ -39,8 +40,8 @@ class Prepared:
     Parameters
     ----------
     model, dataset
-        The model, complete, and the samples: copies if there are counts and the policy is random, without
-        ``dropped_rows``.
+        The model, complete, and the samples, without ``dropped_rows``. If there are counts and the policy is random, each
+        has one Z, and stands for the copies of a given sample that have it.
     bound
         The policy bound to those samples.
     selection, problem
@@ -155,30 +156,54 @@ def prepare(
     free: BoolArray,
     random_state: int,
     wide_rows: str = "refuse",
+    drawn: Selection | None = None,
 ) -> Prepared:
-    """Draw Z for the samples and compile them. The policy is bound again only if the samples change.
+    """Draw Z for the samples, unless it is ``drawn``, and compile them. The policy is bound again if the samples change.
 
-    With counts and a random Z the samples are copied, and each copy has its own Z. ``wide_rows`` says what to do with
-    samples whose missing values cannot be summed out: "refuse" or "drop".
+    ``wide_rows`` says what to do with samples whose missing values cannot be summed out: "refuse" or "drop".
     """
-    if dataset.has_counts and not bound.everything:
-        dataset = dataset.copies()
-        bound = bound.policy.bind(model.structure(dataset))  # copies of sequences are separate sequences
     dropped: IntArray = np.empty(0, dtype=np.int64)
-    selection = bound.draw(random_state, 0, dataset.n)
+    if drawn is None:
+        dataset, bound, selection = draw_samples(model, dataset, bound, random_state)
+    else:
+        selection = drawn.subset(np.arange(dataset.n), bound.families)
     try:
         problem = model.compile(dataset, selection)
     except WidthError as error:
         if error.rows is None or wide_rows == "refuse":
             raise
         dropped = error.rows
-        dataset = dataset.subset(np.setdiff1d(np.arange(dataset.n), dropped))
+        kept = np.setdiff1d(np.arange(dataset.n), dropped)
+        dataset = dataset.subset(kept)
         bound = bound.policy.bind(model.structure(dataset))
-        selection = bound.draw(random_state, 0, dataset.n)
+        again = not dataset.has_counts  # counts of drawn Z are those of all samples
+        selection = bound.draw(random_state, 0, dataset.n) if again else selection.subset(kept, bound.families)
         problem = model.compile(dataset, selection)
     return Prepared(
         model, dataset, bound, selection, problem, penalty, start, free, int(random_state), dropped_rows=dropped
     )
+
+
+def draw_samples(
+    model: Model, dataset: Dataset, bound: BoundPolicy, seed: int
+) -> tuple[Dataset, BoundPolicy, Selection]:
+    """Draw Z, and return the samples that have one Z each, with the policy bound to them.
+
+    With counts and a random Z each copy has its own. The copies of a sample that have the same Z are one sample, or every
+    copy is one if Z can take more values than a sample has copies.
+    """
+    if not dataset.has_counts or bound.everything:
+        return dataset, bound, bound.draw(seed, 0, dataset.n)
+    assert dataset.sample_weight is not None
+    drawn = draw_counts(bound, dataset.sample_weight.astype(np.int64), seed)
+    if drawn is None:
+        dataset = dataset.copies()
+        bound = bound.policy.bind(model.structure(dataset))  # copies of sequences are separate sequences
+        return dataset, bound, bound.draw(seed, 0, dataset.n)
+    samples = dataset.unweighted().subset(drawn.rows)
+    dataset = replace(samples, sample_weight=drawn.counts.astype(np.float64), weight_kind="counts")
+    bound = bound.policy.bind(model.structure(dataset))
+    return dataset, bound, drawn.selection(bound, seed)
 
 
 def starting_point(

@@ -93,8 +93,20 @@ def _second(fit: Fit, stage: SecondStage, settings: StageSettings) -> Fit:
         raise PolicyError(f"The fit has a second stage already ('{fit.estimator}'); refine its first stage.")
     if fit.separated:
         raise ModelError(refused_second_stage(fit.separated))
+    if stage.draws_copies and fit.counts:
+        raise PolicyError(
+            f"'{stage}' draws a selection for each copy of the samples, and the first stage has them as counts. Fit both "
+            f"stages at once: '{stage.text(fit.policy)}'."
+        )
     made = stage.fit(_first(fit, settings))
     return _maximised(fit, made, settings) if isinstance(made, Policy) else _refined(fit, stage, made)
+
+
+def fit_estimator(model: Model, data: object, estimator: Policy | Staged, options: EstimationOptions) -> Fit:
+    """`fit` of one or two stages."""
+    if isinstance(estimator, Staged):
+        return fit_stages(model, data, estimator, options)
+    return fit_policy(model, data, estimator, options)
 
 
 def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOptions) -> Fit:
@@ -111,7 +123,7 @@ def fit_stages(model: Model, data: object, staged: Staged, options: EstimationOp
         )
     staged.second.check_options(staged.first, vars(options))
     asked = None if options.progress is None else AskedToStop(as_callback(options.progress, options.max_iter))
-    options = replace(options, progress=asked)
+    options = replace(options, progress=asked, copies=staged.second.draws_copies)
     kept, checkpoint = options.kept, None
     if kept is not None:
         checkpoint = StageCheckpoint(kept.path, kept.every, kept.resume, kept.tell, str(staged))
@@ -231,6 +243,8 @@ def attach(
     The same seed draws the same Z, so everything that needs data works again.
     """
     dataset = fit.model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
+    if fit.refinement is not None and fit.refinement.second.draws_copies:
+        dataset = dataset.copies()
     prepared = prepare(
         fit.model,
         dataset,

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.api.prepare import Prepared
+from fieldfit.api.prepare import Prepared, draw_samples
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
@@ -129,12 +129,20 @@ class ShardedPrepared(Prepared):
 
     def compile(self, selection: Selection) -> Problem:
         """The same samples with another selection, cut into the parts of the shards."""
-        bounds = pairwise(self.starts.tolist())
-        parts = tuple(selection.between(start, stop) for start, stop in bounds)
         recipe = Recipe(
-            self.model, self.bound, self.random_state, self.starts, parts, fingerprints=fingerprints_of(self.dataset)
+            self.model,
+            self.bound,
+            self.random_state,
+            self.starts,
+            _cut(selection, self.starts),
+            fingerprints=fingerprints_of(self.dataset),
         )
         return ShardedProblem(self.placed, recipe, self.dataset.sample_weight)
+
+
+def _cut(selection: Selection, starts: IntArray) -> tuple[Selection, ...]:
+    """The part of a selection that belongs to each shard."""
+    return tuple(selection.between(start, stop) for start, stop in pairwise(starts.tolist()))
 
 
 def fingerprints_of(dataset: Dataset) -> tuple[str, ...] | None:
@@ -165,9 +173,7 @@ def prepare_shards(
             model, dataset, bound, drawn, problem, penalty, start, free, int(random_state),
             placed=dataset.placed, starts=dataset.starts,
         )  # fmt: skip
-    if dataset.has_counts and not bound.everything:
-        dataset = dataset.copies()
-        bound = bound.policy.bind(model.structure(dataset))
+    dataset, bound, selection = draw_samples(model, dataset, bound, int(random_state))
     starts = place.starts(dataset.n)
     weight, plain = dataset.sample_weight, replace(dataset, sample_weight=None, groups=None)
     sources = [
@@ -179,8 +185,9 @@ def prepare_shards(
         for number, (first, last) in enumerate(pairwise(starts.tolist()), 1)
     ]
     placed = place.backend.place(sources)
-    problem = ShardedProblem(placed, Recipe(model, bound, int(random_state), starts), weight)
-    selection = bound.draw(random_state, 0, dataset.n)
+    # Counts of drawn Z cannot be drawn again from the numbers of the samples.
+    known = _cut(selection, starts) if dataset.has_counts and not bound.everything else None
+    problem = ShardedProblem(placed, Recipe(model, bound, int(random_state), starts, known), weight)
     return ShardedPrepared(
         model,
         dataset,
@@ -211,15 +218,21 @@ def read_placed(
     sample_weight: ArrayLike | str | None,
     weight_kind: str,
     groups: ArrayLike | str | None,
+    copies: bool = False,
 ) -> tuple[Place | None, Dataset]:
-    """Read the samples, here or on the workers. Also return the place of their shards; None for one process."""
+    """Read the samples, here or on the workers. Also return the place of their shards; None for one process.
+
+    ``copies``: every copy of a sample with a count becomes a sample.
+    """
     place, pieces = Place.of(backend, shards), as_pieces(data)
     if pieces is None:
-        return place, model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
+        dataset = model.read(data, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups)
+        return place, dataset.copies() if copies else dataset
     if shards is not None:
         raise FieldfitError(f"shards={shards}: the pieces of the data are the shards. Leave shards out.")
     place = Place.for_pieces(pieces) if place is None else place
     dataset = read_pieces(
-        model, pieces, policy, place.backend, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups
-    )
+        model, pieces, policy, place.backend, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups,
+        copies=copies,
+    )  # fmt: skip
     return place, dataset

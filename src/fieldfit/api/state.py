@@ -122,7 +122,7 @@ class SampleSize:
     def __str__(self) -> str:
         groups = "" if self.groups is None else f" in {self.groups:,} groups"
         if self.counts:
-            return f"{self.total:,.0f} samples ({self.n:,} distinct rows){groups}"
+            return f"{self.total:,.0f} samples ({self.n:,} rows with counts){groups}"
         if not self.weighted or np.isclose(self.total, self.n, rtol=1e-9):
             return f"{counted(self.n, 'samples')}{groups}"
         return f"{self.n:,} weighted samples (effective size {self.total:,.1f}){groups}"

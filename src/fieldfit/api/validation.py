@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import digest_of
 from fieldfit.api.finished_parts import Kept, as_parts, kept_parts
+from fieldfit.api.options import EstimationOptions
 from fieldfit.arguments import (
     datasets_drawn,
     function_or_none,
@@ -28,6 +29,7 @@ from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
 from fieldfit.objective import ByParameter
 from fieldfit.policies import Policy, as_policy
+from fieldfit.policies.selection import Selection
 from fieldfit.steps import stepped
 from fieldfit.types import DataError, FieldfitError, FloatArray, IntArray, Plain, PolicyError
 
@@ -389,22 +391,26 @@ def goodness_of_fit(
     )
 
 
-def fitted_like(fit: StandardErrors, samples: Dataset, seed: int, more: Mapping[str, float] | None = None) -> Fit:
+def fitted_like(
+    fit: StandardErrors,
+    samples: Dataset,
+    seed: int,
+    more: Mapping[str, float] | None = None,
+    drawn: Selection | None = None,
+) -> Fit:
     """The same model, policy, penalty and fixed parameters (and ``more``) on other samples, with their own selection.
 
-    Ctrl-C raises KeyboardInterrupt: the estimate of an interrupted fit would be wrong for the caller.
+    ``drawn`` is that selection where it is known. Ctrl-C raises KeyboardInterrupt: the estimate of an interrupted fit would
+    be wrong for the caller.
     """
-    from fieldfit.api.fitting import fit as fit_again
+    from fieldfit.api.refine import fit_estimator
 
     names = fit.model.parameter_names
     fixed = {names[int(place)]: float(fit.theta[place]) for place in np.flatnonzero(~fit.free)} | dict(more or {})
     start = fit.theta.copy()
     for place in np.flatnonzero([name in fixed for name in names]) if more else ():
         start[place] = fixed[names[int(place)]]
-    again = fit_again(
-        fit.model,
-        samples,
-        fit.estimator,
+    options = EstimationOptions(
         sigma2=fit.sigma2 if np.isfinite(fit.sigma2).any() else None,
         l1=fit.l1,
         group_l1=fit.group_l1,
@@ -412,7 +418,9 @@ def fitted_like(fit: StandardErrors, samples: Dataset, seed: int, more: Mapping[
         fixed=fixed or None,
         start=start,
         check_drift=False,
+        drawn=drawn,
     )
+    again = fit_estimator(fit.model, samples, fit.estimator, options)
     if again.interrupted:
         raise KeyboardInterrupt
     return again

@@ -207,9 +207,10 @@ class Dataset(ABC):
         assert self.sample_weight is not None
         if self.n_copies > MOST_COPIES:
             raise DataError(
-                f"The counts stand for {self.n_copies:,} samples, and a random selection needs a draw for each; the "
-                f"limit is {MOST_COPIES:,}. Use a policy that selects everything (for example PL1 without a selection "
-                "probability), or weight_kind='importance'."
+                f"The counts stand for {self.n_copies:,} samples, and a selection is drawn for each of them, because the "
+                f"policy has too many selections to count the copies that have each; the limit is {MOST_COPIES:,} "
+                "samples. Use a policy that selects everything (for example PL1 without a selection probability) or draws "
+                "at most 20 components of each sample at random, or weight_kind='importance'."
             )
         return self.unweighted().subset(np.repeat(np.arange(self.n), self.sample_weight.astype(np.int64)))
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from fieldfit.models.problem import Problem
 from fieldfit.models.work import clock, least_seconds
-from fieldfit.objective import Objective
+from fieldfit.objective import Objective, has_affordable_hessian
 from fieldfit.optim import Progress, Solution
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.planner.request import Tolerance
@@ -37,6 +37,8 @@ PILOT_ITERATIONS = 300
 _USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
 #: Seconds of a short fit: one below this is run once more, because the first one loads code.
 SHORT = 0.03
+#: Questions to shards beside evaluations and Hessians: for a preconditioner, and for what a Hessian costs.
+_QUESTIONS_BESIDES = 2
 #: Seconds after its deadline at which a fit is given up within an iteration.
 _GRACE_SECONDS = 0.05
 #: Largest γ above, γ over the measured slope, and γ where the fits were stopped early and no slope is known.
@@ -54,10 +56,16 @@ class Steps:
     product: float = 2.0  # a Hessian product in evaluations
     tried: bool = True  # a fit was run, not only a usual number taken
     start: float = 1.0  # share of the fit after which its estimate is good enough as the start of another
+    questions: float = 0.0  # to all shards at once, where samples are in shards
 
     def as_start(self) -> Steps:
         """A fit whose estimate is only the start of another."""
-        return replace(self, equivalents=self.equivalents * self.start, overhead=self.overhead * self.start)
+        return replace(
+            self,
+            equivalents=self.equivalents * self.start,
+            overhead=self.overhead * self.start,
+            questions=self.questions * self.start,
+        )
 
     def times(self, factor: float) -> Steps:
         """A fit that takes ``factor`` times as long to converge, within the iterations of `fit`."""
@@ -67,6 +75,7 @@ class Steps:
             count=round(self.count * factor),
             equivalents=self.equivalents * factor,
             overhead=self.overhead * factor,
+            questions=self.questions * factor,
         )
 
 
@@ -86,7 +95,7 @@ def pilot_evaluations(r: int) -> int:
 def usual_steps(r: int) -> Steps:
     """What a fit usually takes, for families that there is no time to try: half of it Hessian products."""
     count = pilot_evaluations(r)
-    return Steps(count, count * (1 + Steps.product) / 2, 0.0, False, tried=False)
+    return Steps(count, count * (1 + Steps.product) / 2, 0.0, False, tried=False, questions=count)
 
 
 def penalised(
@@ -206,7 +215,15 @@ def timed_fit(
     equivalents += product * solution.hessian_products
     overhead = max(seconds - equivalents * evaluation, 0.0)
     count = solution.evaluations + solution.hessian_products
-    made = Steps(count, equivalents, overhead, solution.converged, product, start=_start_share(objective, solution))
+    products = float(solution.hessian_products)
+    newton = has_affordable_hessian(objective.problem) and objective.preconditioner is None
+    if newton or (objective.by_matrix and products):
+        products = solution.iterations  # a matrix for each iteration
+    questions = solution.evaluations + products + _QUESTIONS_BESIDES
+    made = Steps(
+        count, equivalents, overhead, solution.converged, product,
+        start=_start_share(objective, solution), questions=questions,
+    )  # fmt: skip
     whole = to_the_end(solution, _largest_gradient(objective, tol))
     return solution, replace(made.times(whole), start=made.start / whole)
 

@@ -96,7 +96,9 @@ class FitCosts:
             times = self.shards.times(self.n if self._everything(lam) else self.copies)
             shared = self.rates.evaluation_seconds({kind: work.get(once, 0.0) for kind, once in ONCE.items()})
             again = (times - 1.0) * max(evaluation - shared, 0.0)
-            compiled, evaluation = times * compiled, evaluation + again + self.shards.overhead
+            compiled, evaluation = times * compiled, evaluation + again
+            questions = 1 + max((s.questions for s in taken), default=0.0)  # the first one compiles
+            compiled += self.shards.placing + self.shards.sharing + questions * self.shards.overhead
         setup = self.reading + self.rates.fit_seconds + compiled + max((s.overhead for s in taken), default=0.0)
         return setup + max((s.equivalents for s in taken), default=0.0) * evaluation
 
@@ -133,9 +135,11 @@ class FitCosts:
             alone = self.ingredients[work.term].steps
             evaluations += alone.product * work.products
             count = work.evaluations + work.products
-            seconds += (
-                self.seconds(unit, Steps(count, evaluations, 0.0, True)) - self.reading - self.rates.fit_seconds
+            steps = Steps(
+                count, evaluations, 0.0, True, questions=count if work.questions is None else work.questions
             )
+            placing = 0.0 if self.shards is None else self.shards.placing
+            seconds += self.seconds(unit, steps) - self.reading - self.rates.fit_seconds - placing
             # FLOPs charge every policy with the evaluations of PL1, so a second stage is charged with its share of the
             # whole fit.
             flops += self.flops(unit) * count / max(alone.count, 1)

@@ -71,13 +71,17 @@ class Target:
 class Shards:
     """How the fit to come is divided.
 
-    ``rows`` are samples like those of one shard, ``speed`` is how many shards are worked on at once, ``overhead`` are the
-    seconds of a question to all of them beside their work.
+    ``rows`` are samples like those of one shard, ``speed`` is how many shards are worked on at once. Seconds beside the
+    work of the shards: ``overhead`` of a question to all of them, ``placing`` to send them their samples, ``sharing`` to
+    send them a policy and compile nothing, ``loading`` what the first fit on these workers takes once.
     """
 
     rows: Dataset
     speed: float
     overhead: float
+    placing: float = 0.0
+    sharing: float = 0.0
+    loading: float = 0.0
 
     def times(self, n: float) -> float:
         """How often the work for ``rows`` is done one after the other in a pass over n samples."""

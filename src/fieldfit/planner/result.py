@@ -15,7 +15,7 @@ from fieldfit.docstrings import filled
 from fieldfit.planner.candidates import BETTER_VARIANCE, Candidate, choose, thinned
 from fieldfit.planner.pictures import format_seconds, plain_table, plot, to_html
 from fieldfit.planner.pilot import FULL, PILOT_POLICY, SURVEY
-from fieldfit.planner.request import Target
+from fieldfit.planner.request import Shards, Target
 from fieldfit.planner.search import Edge
 from fieldfit.planner.survey import Survey
 from fieldfit.properties import cached_property
@@ -36,6 +36,8 @@ _EXAMPLE = """\
 >>> plan = ff.plan(model, x, flops=1e6, policies=["PL1", "FL"])"""
 #: Relative difference from the reference that is not written.
 _EQUAL_VARIANCE = 5e-5
+#: Seconds of a message between threads of one process, which is none, and of loading that is worth a number.
+_LEAST_MESSAGE, _LEAST_LOADING = 2e-4, 0.05
 
 
 @filled({"example": _EXAMPLE})
@@ -227,6 +229,8 @@ class Plan:
             account = f"{self.evaluations} evaluations, as many as the pilot on {pilot}"
         accuracy = f"{self.kind}, {self.method}, with the selection noise, for these {self.n:,} samples"
         lines.append(f"Variance: {accuracy}. Cost: {account}.")
+        if self.unit == "seconds" and self.survey.costs.shards is not None:
+            lines.append(_messages_line(self.survey.costs.shards))
         return "\n".join([*filter(None, lines), *self.notes])
 
     def _accuracy_line(self) -> str:
@@ -402,3 +406,16 @@ def _caution(survey: Survey, best: Candidate, penalised: bool) -> str:
             "stronger penalty (sigma2) keeps the field near the data; plan and fit with that one."
         )
     return " ".join([*cautions[:1], *map(sentence, cautions[1:])])
+
+
+def _messages_line(shards: Shards) -> str:
+    """What the seconds of a fit on workers have beside the work; empty for shards in this process."""
+    if shards.overhead < _LEAST_MESSAGE:
+        return ""
+    placing, sharing, each = map(format_seconds, (shards.placing, shards.sharing, shards.overhead))
+    loading = f" ({format_seconds(shards.loading)} here)" if shards.loading > _LEAST_LOADING else ""
+    return (
+        f"The seconds include messages, as timed on these workers: {placing} to place the samples, {sharing} to send the "
+        f"policy, and {each} for each evaluation. The work is that of workers that have their processors for themselves. "
+        f"Not included: the first fit on new workers takes longer, because they load the program{loading}."
+    )

@@ -9,6 +9,7 @@ structure it draws Z and knows E[Z] and E[ZZᵀ], from which the asymptotic vari
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ import numpy as np
 
 from fieldfit.arguments import has_entries, instance_of
 from fieldfit.policies.laws.base import BoundLaw, Law, Share, check_sum, read_sum, split_by, stack_factors
+from fieldfit.policies.patterns import Patterns, joint_patterns
 from fieldfit.policies.selection import Selection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, as_numbers
@@ -264,6 +266,18 @@ class BoundPolicy:
     def everything(self) -> bool:
         """Whether Z is 1 with certainty, so that any two draws are the same (ordinary composite likelihood)."""
         return all(np.min(lam) == 1.0 for lam in self.lams(0 if self._varies else None))
+
+    def n_patterns(self, sizes: tuple[int, ...]) -> float:
+        """How many values Z can take in a sample with ``sizes`` components of the families, at most; may be infinite."""
+        return math.prod(law.n_patterns(pieces) for law, pieces in self._by_law(sizes))
+
+    def patterns(self, sizes: tuple[int, ...]) -> Patterns:
+        """The values that Z can take in such a sample, with their probabilities, where `n_patterns` is finite."""
+        return joint_patterns([law.patterns(pieces) for law, pieces in self._by_law(sizes)])
+
+    def _by_law(self, sizes: tuple[int, ...]) -> list[tuple[BoundLaw, tuple[int, ...]]]:
+        ends = np.cumsum([len(law.families) for law in self.laws]).tolist()
+        return [(law, sizes[end - len(law.families) : end]) for law, end in zip(self.laws, ends, strict=True)]
 
     def draw(self, seed: int, start: int, stop: int) -> Selection:
         """Z of the samples start..stop, the same for a sample in any range."""

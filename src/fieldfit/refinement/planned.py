@@ -89,6 +89,7 @@ class StageWork:
     evaluations: int
     products: int = 0
     term: int | None = None
+    questions: float | None = None  # to all shards; None: one for each evaluation and product
 
 
 class PlannedStage(Protocol):

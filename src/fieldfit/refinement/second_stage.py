@@ -170,6 +170,7 @@ class SecondStage(ABC):
     fits_first : whether the first stage's policy is fitted before, or only compiled
     only_starts : whether the first estimate is only where the second stage starts, and need not be accurate
     takes_pieces : whether the samples may be in pieces, in files or on other machines
+    draws_copies : whether the stage draws a Z of its own, so that every copy of a sample with a count is a sample
     planned_early : whether plans need no policy but the first for it, and plan it before they compare other families
     refused_options : options of `fit` that have no meaning here
     account : the class of the account, for files; None where the result is an ordinary fit of another policy
@@ -180,6 +181,7 @@ class SecondStage(ABC):
     fits_first: ClassVar[bool] = True
     only_starts: ClassVar[bool] = False
     takes_pieces: ClassVar[bool] = False
+    draws_copies: ClassVar[bool] = False
     planned_early: ClassVar[bool] = False
     refused_options: ClassVar[tuple[str, ...]] = ()
     account: ClassVar[Callable[..., StageAccount] | None] = None

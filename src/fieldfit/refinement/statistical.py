@@ -6,6 +6,15 @@ average: both in units of H. A fit has converged statistically when
 
     γᵀ H⁻¹ γ ≤ fraction² · tr(H⁻¹ M).
 
+A sum over parameters says little of one of them: of 55 parameters one may be √55 times as far from its optimum. So the
+Newton step δ = H⁻¹γ must be short for each parameter too,
+
+    |δ_j| ≤ fraction · s_j,    s_j² = (H⁻¹)_jj tr(H⁻¹M)/r,
+
+where s_j is its standard error if M is proportional to H; for a full likelihood, M is about H. Without H as a matrix
+1/H_jj, which is smaller, stands for (H⁻¹)_jj where the objective has the diagonal. Where it has none, the rule uses
+|δ_j|² ≤ (H⁻¹)_jj γᵀH⁻¹γ.
+
 Directions that only a penalty determines have no part in the right side, and hardly any in the left one. So the Newton step
 −H⁻¹γ must be short as well: at most 1% of max(1, |θ|) for each parameter with a penalty.
 
@@ -31,6 +40,7 @@ from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution
 from fieldfit.optim.cg import conjugate_gradients
 from fieldfit.optim.keeping import State
+from fieldfit.properties import cached_property
 from fieldfit.types import FieldfitError, FloatArray
 
 if TYPE_CHECKING:
@@ -219,7 +229,18 @@ class StatisticalStop:
         """Whether the gradient is small against a sum of scores with random signs, which costs one evaluation once."""
         if not self._scores:
             self._probe(np.array(x))
-        return gradient_norm <= self.fraction * _largest(self._scores[0], self.units)
+        fraction = self.fraction
+        if not self.matrices:
+            # The largest of r normal numbers is about √(2 log r) times as large as one of them, and at most √r times as
+            # large as their mean square.
+            r = max(2, len(x))
+            fraction /= math.sqrt(2 * math.log(r) if self._has_diagonal else r)
+        return gradient_norm <= fraction * _largest(self._scores[0], self.units)
+
+    @cached_property
+    def _has_diagonal(self) -> bool:
+        """Whether the objective has an approximate diagonal of its Hessian."""
+        return self.objective.hessian_diagonal is not None
 
     def _probe(self, x: FloatArray) -> None:
         """Add a sum of scores with random signs; these change little near the optimum."""
@@ -271,25 +292,43 @@ class StatisticalStop:
         return replace(counted, converged=True, message=message)
 
     def error_at(self, x: FloatArray) -> float:
-        """√(γᵀH⁻¹γ / tr(H⁻¹M)) at x."""
+        """√(γᵀH⁻¹γ / tr(H⁻¹M)) at x, or the largest |δ_j|/s_j where that is larger."""
         gradient = self.objective.value_grad(x)[1]
         self.evaluations += 1
         form = self._form(x, np.ascontiguousarray(gradient))
         if form is None:
             return float("inf")
+        matrix = self.matrices[0] if self.matrices else None
         if self._noise is None:
             self._noise = self._sampling_error(x)
         if self._noise is None:
             return float("inf")
-        if self.matrices and form.value <= self.fraction**2 * self._noise:
+        if matrix is not None and form.value <= self.fraction**2 * self._noise:
             # The matrix is from the point before the last step, where the curvature may have been larger.
-            fresh = _inverse_form(self.objective.hessian(x), gradient)
+            matrix = self.objective.hessian(x)
+            fresh = _inverse_form(matrix, gradient)
             self.evaluations += 1
             if fresh is None:
                 return float("inf")
             form = fresh
         far = np.abs(form.solution) > _LONGEST_STEP * np.maximum(1.0, np.abs(x))
-        return float("inf") if far[self.objective.penalised].any() else float(np.sqrt(form.value / self._noise))
+        if far[self.objective.penalised].any():
+            return float("inf")
+        together = float(np.sqrt(form.value / self._noise))
+        return together if together > self.fraction else max(together, self._largest_part(x, form, matrix))
+
+    def _largest_part(self, x: FloatArray, form: _Form, matrix: FloatArray | None) -> float:
+        """The largest |δ_j|/s_j, or a bound on it where there is no diagonal of the Hessian; needs the sampling error."""
+        assert self._noise is not None
+        if matrix is not None:
+            variance = np.diagonal(np.linalg.inv(matrix))
+        else:
+            diagonal = self.objective.hessian_diagonal
+            if diagonal is None:  # |δ_j|² ≤ (H⁻¹)_jj γᵀH⁻¹γ
+                return float(np.sqrt(form.value * len(x) / self._noise))
+            variance = 1.0 / diagonal(x)
+        error = np.sqrt(variance * (self._noise / max(1, len(x))))
+        return float(np.max(np.abs(form.solution) / error, initial=0.0))
 
     def _sampling_error(self, x: FloatArray) -> float | None:
         """tr(H⁻¹M) at x, less its own error with a matrix; it changes little near the optimum, and is computed once."""

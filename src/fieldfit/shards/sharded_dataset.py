@@ -144,8 +144,12 @@ def read_pieces(
     sample_weight: object,
     weight_kind: str,
     groups: object,
+    copies: bool = False,
 ) -> ShardedDataset:
-    """Place the pieces and read them where they are; only their summaries come here."""
+    """Place the pieces and read them where they are; only their summaries come here.
+
+    With a random policy every copy of a sample with a count becomes a sample, and with ``copies`` in any case.
+    """
     if groups is not None or not (sample_weight is None or isinstance(sample_weight, str)):
         raise DataError(
             "For data in several parts, sample_weight must be the name of a column, and groups are not supported. "
@@ -158,7 +162,8 @@ def read_pieces(
     if sample_weight is None and pieces.sample_weight is not None:
         sample_weight, weight_kind = pieces.sample_weight, pieces.weight_kind
     kind = pieces.folder.weight_kind if pieces.folder is not None else (weight_kind if sample_weight else None)
-    copies = kind == "counts" and not policy.bind(model.as_field("A count of samples").structure()).everything
+    if kind == "counts" and not copies:
+        copies = not policy.bind(model.as_field("A count of samples").structure()).everything
     reading = Reading(model, sample_weight, weight_kind, copies)
     sources = [PieceSource(piece, reading, number) for number, piece in enumerate(pieces.pieces)]
     placed = backend.place(sources)

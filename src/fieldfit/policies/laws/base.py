@@ -19,6 +19,7 @@ import numpy as np
 
 from fieldfit.named import closest_names
 from fieldfit.policies.families import FAMILY_NAMES, is_family_name
+from fieldfit.policies.patterns import Patterns
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import MEAN, Numbers, Term, check_distinct, read_term
@@ -227,6 +228,14 @@ class BoundLaw(ABC):
     @abstractmethod
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
         """Z of the samples start..stop; nothing is selected where ``active`` (stop − start,) is False."""
+
+    def n_patterns(self, sizes: Sizes) -> float:
+        """How many values Z can take in a sample, at most; infinite where `patterns` does not list them."""
+        return np.inf
+
+    def patterns(self, sizes: Sizes) -> Patterns:
+        """The values that Z can take in a sample, where `n_patterns` is finite."""
+        raise NotImplementedError
 
     def mean(self, sizes: Sizes) -> FloatArray:
         """E[Z] over the components of all families in order."""

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Noise, Share, Sizes
+from fieldfit.policies.patterns import Patterns, bernoulli, number_of_subsets, whole_or_nothing
 from fieldfit.policies.selection import FamilySelection, draw_bernoulli, draw_nested, nothing, row_uniforms
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_numbers, bind_weights, read_term
@@ -155,6 +156,22 @@ class BoundIndependent(BoundLaw):
         if isinstance(self.lam, float):
             return float((1 - self.lam) ** sizes[0])
         return float(np.prod(1 - self.lam))
+
+    @property
+    def _at_once(self) -> bool:
+        """Whether a sample has all components or none."""
+        return self.whole or self.families[0].size == 1 or np.min(self.lam) == 1 or np.max(self.lam) == 0
+
+    def n_patterns(self, sizes: Sizes) -> float:
+        """All subsets of the components that have 0 < λ < 1."""
+        if self._at_once:
+            return 2.0
+        noisy = (self.lam > 0) & (self.lam < 1)
+        return number_of_subsets(sizes[0] if isinstance(self.lam, float) else int(np.count_nonzero(noisy)))
+
+    def patterns(self, sizes: Sizes) -> Patterns:
+        """Π λ_j^Z_j (1−λ_j)^(1−Z_j), or λ and 1−λ if the family is drawn whole."""
+        return whole_or_nothing(float(np.max(self.lam))) if self._at_once else bernoulli(self.mean(sizes))
 
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
         """Geometric gaps between the selected components of a sample; nested draws have a number for each component."""

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes
+from fieldfit.policies.patterns import Patterns, all_subsets, number_of_subsets
 from fieldfit.policies.selection import NUMBERS_AT_A_TIME, FamilySelection
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_weights, read_terms
@@ -118,6 +120,7 @@ class BoundLogLinear(BoundLaw):
         self.family_terms = tuple(range(len(families)))
         self.betas = tuple(bind_weights(t, f) for t, f in zip(law.terms, families, strict=True))
         self.whole = tuple(term.whole for term in law.terms)
+        self.interactions = law.interactions
         self.stream = stream
         counts = []
         for family, whole in zip(families, self.whole, strict=True):
@@ -194,6 +197,26 @@ class BoundLogLinear(BoundLaw):
         d, vectors = np.linalg.eigh(self._unit_moments)
         return Factors(csr_matrix(vectors.T[:, self._unit_of_component(sizes)]), d, 0.0)
 
+    def n_patterns(self, sizes: Sizes) -> float:
+        """All subsets of the units."""
+        return number_of_subsets(self.n_units)
+
+    def patterns(self, sizes: Sizes) -> Patterns:
+        """exp Σ_T u_T Π_{j∈T} Z_j of every subset of the units, divided by their sum."""
+        units = all_subsets(self.n_units)
+        log_weight = np.zeros(len(units))
+        for scope, value in self.interactions:
+            concerned = units[:, list(scope)].all(axis=1) if scope else ~units.any(axis=1)
+            log_weight[concerned] += value
+        weight = np.exp(log_weight - log_weight.max())
+        families = pairwise(self.first_unit.tolist())
+        selected = tuple(units[:, first:last] for first, last in families)
+        return Patterns(weight / weight.sum(), selected, tuple(map(self._at_once, range(len(selected))))).possible()
+
+    def _at_once(self, family: int) -> bool:
+        """Whether a sample has all components of a family or none."""
+        return self.whole[family] or self.families[family].size == 1
+
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
         """Exact draws of the units, a block of samples at a time."""
         step = max(1, NUMBERS_AT_A_TIME // self.graph.n_variables)
@@ -212,7 +235,7 @@ class BoundLogLinear(BoundLaw):
         parts = []
         for f, (family, beta) in enumerate(zip(self.families, self.betas, strict=True)):
             mine = (unit >= self.first_unit[f]) & (unit < self.first_unit[f + 1])
-            if self.whole[f] or family.size == 1:
+            if self._at_once(f):
                 rows = np.zeros(stop - start, dtype=bool)
                 rows[sample[mine]] = True
                 parts.append(FamilySelection(family, beta, rows=rows, start=start))

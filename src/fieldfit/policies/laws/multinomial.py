@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from fieldfit.policies.laws.base import BoundLaw, Factors, LawOfTerms, Share, Sizes, block_diagonal
+from fieldfit.policies.patterns import Patterns
 from fieldfit.policies.selection import FamilySelection, one_for_each, row_uniforms
 from fieldfit.policies.structure import BoundFamily, Structure
 from fieldfit.policies.terms import Numbers, Term, bind_numbers, bind_weights, read_terms
@@ -129,6 +130,28 @@ class BoundMultinomial(BoundLaw):
             d.append(np.broadcast_to(lam, (1 if whole else size,)))
         return Factors(csr_matrix(block_diag(rows, format="csr")), np.concatenate(d), 0.0)
 
+    def n_patterns(self, sizes: Sizes) -> float:
+        """One for each component or whole family, and that of a family without components."""
+        return float(sum(1 if whole else max(size, 1) for whole, size in zip(self.whole, sizes, strict=True)))
+
+    def patterns(self, sizes: Sizes) -> Patterns:
+        """One component at a time, with its λ; nothing where the family that is chosen has no component."""
+        each = [1 if whole or size == 0 else size for whole, size in zip(self.whole, sizes, strict=True)]
+        chances = zip(self.probabilities, each, strict=True)
+        probability = np.concatenate([np.full(k, p / k) if isinstance(p, float) else p for p, k in chances])
+        selected = []
+        for family, (size, first) in enumerate(zip(sizes, np.cumsum([0, *each]), strict=False)):
+            table = np.zeros((len(probability), 1 if self._at_once(family) else size), dtype=bool)
+            if size:
+                table[first : first + each[family]] = np.eye(each[family], dtype=bool)
+            selected.append(table)
+        whole = tuple(map(self._at_once, range(len(sizes))))
+        return Patterns(probability, tuple(selected), whole).possible()
+
+    def _at_once(self, family: int) -> bool:
+        """Whether a sample has all components of a family or none."""
+        return self.whole[family] or self.families[family].size == 1
+
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
         """One uniform number chooses the term, another the component."""
         uniforms = row_uniforms(seed, self.stream, start, stop, 2)
@@ -140,7 +163,7 @@ class BoundMultinomial(BoundLaw):
                 rows &= active
             if family.size is None:
                 rows &= family.sizes(start, stop) > 0
-            if self.whole[t] or family.size == 1:
+            if self._at_once(t):
                 parts.append(FamilySelection(family, beta, rows=rows, start=start))
                 continue
             inside = uniforms[rows, 1]

@@ -12,9 +12,10 @@ In factors: 1[A ∩ A′ = ∅] = Σ_T (−1)^|T| 1[T ⊆ A] 1[T ⊆ A′], a su
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import comb
+from math import comb, factorial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from fieldfit import _kernels
 from fieldfit.policies.families import PseudoLikelihood
 from fieldfit.policies.field_families import SubsetsFamily
 from fieldfit.policies.laws.base import BoundLaw, Factors, Law, Share, Sizes
+from fieldfit.policies.patterns import Patterns
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Structure
 from fieldfit.policies.terms import Numbers, as_numbers, check_beta, format_beta, read_beta
@@ -215,6 +217,34 @@ class BoundPartition(BoundLaw):
         column = np.tile(columns, len(row_numbers))
         return csr_matrix((np.ones(len(row)), (row, column)), shape=(first, total))
 
+    def n_patterns(self, sizes: Sizes) -> float:
+        """m! / (k!^b b! r!)."""
+        ways = factorial(self.k) ** self.n_blocks * factorial(self.n_blocks) * factorial(self.left)
+        number = factorial(self.m) // ways
+        return float(number) if number < _MOST_PARTITION_ENTRIES else np.inf
+
+    def patterns(self, sizes: Sizes) -> Patterns:
+        """All partitions, which have the same probability."""
+        everything = tuple(range(self.m))
+        partitions = [
+            (blocks, rest)
+            for rest in combinations(everything, self.left)
+            for blocks in _partitions(tuple(v for v in everything if v not in rest), self.k)
+        ]
+        chosen = [np.array([blocks for blocks, _ in partitions], dtype=np.int64)]
+        if self.left:
+            chosen.append(np.array([[rest] for _, rest in partitions], dtype=np.int64))
+        selected = []
+        for blocks, size in zip(chosen, sizes, strict=True):
+            flat = np.ascontiguousarray(blocks.reshape(-1, blocks.shape[2]))
+            numbers = np.empty(len(flat), dtype=np.int64)
+            _kernels.rank_subsets(flat, self.m, out=numbers, n_threads=1)
+            table = np.zeros((len(partitions), size), dtype=bool)
+            np.put_along_axis(table, numbers.reshape(len(partitions), -1), True, axis=1)
+            selected.append(table)
+        probability = np.full(len(partitions), 1 / len(partitions))
+        return Patterns(probability, tuple(selected), (False,) * len(selected))
+
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
         """A shuffle of the variables in each sample, cut into blocks."""
         rows = np.arange(start, stop, dtype=np.int64)
@@ -244,6 +274,18 @@ class BoundPartition(BoundLaw):
                 FamilySelection(self.families[1], self.betas[1], indptr=indptr, indices=remainder, start=start)
             )
         return tuple(parts)
+
+
+def _partitions(variables: tuple[int, ...], k: int) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """All partitions into blocks of k: the first variable with each choice of k − 1 others, and partitions of the rest."""
+    if not variables:
+        yield ()
+        return
+    first, *others = variables
+    for more in combinations(others, k - 1):
+        rest = tuple(v for v in others if v not in more)
+        for blocks in _partitions(rest, k):
+            yield ((first, *more), *blocks)
 
 
 def _signs(m: int, largest: int) -> FloatArray:

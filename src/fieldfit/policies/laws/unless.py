@@ -7,6 +7,7 @@ term and of the others: E[ZZᵀ] has the blocks M₁ and q M₂ on its diagonal 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,6 +26,7 @@ from fieldfit.policies.laws.base import (
     stack_factors,
 )
 from fieldfit.policies.laws.independent import BoundIndependent, Independent
+from fieldfit.policies.patterns import Patterns, joint_patterns
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.structure import Structure
 from fieldfit.policies.terms import Numbers, Term, read_term
@@ -183,6 +185,26 @@ class BoundUnless(BoundLaw):
         )
         C = csr_matrix(block_diag([first[0], others[0]], format="csr"))
         return Factors(C, np.concatenate([first[1], self.first.none_probability(mine) * others[1]]), 0.0)
+
+    def n_patterns(self, sizes: Sizes) -> float:
+        """Those of the first term, and those of the others where it is absent."""
+        mine, pieces = self._split(sizes)
+        others = (law.n_patterns(piece) for law, piece in zip(self.others, pieces, strict=True))
+        return self.first.n_patterns(mine) + math.prod(others)
+
+    def patterns(self, sizes: Sizes) -> Patterns:
+        """Those of the first term that select something, and those of the others times q."""
+        mine, pieces = self._split(sizes)
+        first = self.first.patterns(mine)
+        others = joint_patterns([law.patterns(piece) for law, piece in zip(self.others, pieces, strict=True)])
+        some = first.selected[0].any(axis=1)
+        nothing = tuple(np.zeros((int(some.sum()), table.shape[1]), dtype=bool) for table in others.selected)
+        present = Patterns(first.probability[some], (first.selected[0][some], *nothing), first.whole + others.whole)
+        if some.all():
+            return present
+        none = Patterns(np.ones(1), (first.selected[0][~some],), first.whole)
+        absent = none.with_independent(others).scaled(float(first.probability[~some].sum()))
+        return present.below(absent)
 
     def draw(self, seed: int, start: int, stop: int, active: BoolArray | None) -> tuple[FamilySelection, ...]:
         """The first term, then the others where it is absent."""

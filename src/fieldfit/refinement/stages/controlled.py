@@ -37,6 +37,7 @@ class Controlled(SecondStage):
 
     policy: Policy
     takes_pieces: ClassVar[bool] = True
+    draws_copies: ClassVar[bool] = True
     examples: ClassVar[tuple[str, ...]] = ("PL1 >> 0.2*FL", "PL1 >> 0.5*FL/row")
     account: ClassVar[type[Account]] = Account
 

@@ -134,7 +134,8 @@ class PlannedSteps:
             # A matrix of sums has about half as many different entries for each parameter as there are parameters.
             hessians = steps * min(problem.hessian_evaluations, max(1.0, 0.5 * problem.n_parameters))
             # Three evaluations besides: at the start, and for the rule that ends the fit.
-            return StageWork(STAGE_SECONDS, 0.0, math.ceil(3 + steps + hessians), 0, place)
+            count = math.ceil(3 + steps + hessians)
+            return StageWork(STAGE_SECONDS, 0.0, count, 0, place, questions=3 + 2 * steps)
         began = clock()
         solution = expanded_fit(objective, problem, start, setting.model.feature_units, setting.random_state)
         seconds = STAGE_SECONDS + clock() - began
