@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fieldfit.arguments import array_of, number_from_zero, real_number, unmasked
+from fieldfit.asymptotics.separation import Landscape
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
@@ -133,6 +134,10 @@ class Objective:
     def _last_matrix(self) -> list[FloatArray]:
         """A point and its Hessian, kept until another point is requested."""
         return []
+
+    def landscape(self, total: float, least: float, work: int) -> Landscape:
+        """The same for the search for separation, see there."""
+        return Landscape(self.value_grad, self.hessian_product, self.by_matrix, total, least, work)
 
     def signed_score(self, x: FloatArray, random: np.random.Generator) -> FloatArray:
         """Σ_i ε_i w_i ψ_i with random signs ε: a draw with the covariance of the gradient, without the penalty.

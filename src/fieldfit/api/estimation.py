@@ -202,7 +202,7 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     """
     if not prepared.open.any() or (stopping is not None and stopping.stopped):
         return ()
-    product, free = prepared.objective.hessian_product, prepared.free
+    free = prepared.free
     penalised, names = prepared.penalty.penalised, prepared.model.parameter_names
     units, contrasts = prepared.objective.units, prepared.model.determined_contrasts
     seen: set[str] = set()
@@ -210,7 +210,9 @@ def separated_at(prepared: Prepared, solution: Solution, stopping: EarlyStopping
     # certain.
     near = solution.status.converged or solution.gradient_norm <= _NEAR_AN_OPTIMUM * prepared.scale
     if solution.status is not Status.INTERRUPTED and (near or solution.status is Status.UNBOUNDED):
-        seen.update(separated_parameters(product, free, solution.x, penalised, names, units, contrasts))
+        work = solution.evaluations + solution.hessian_products
+        landscape = prepared.objective.landscape(prepared.scale, prepared.least_weight, work)
+        seen.update(separated_parameters(landscape, free, solution.x, penalised, names, units, contrasts))
     if solution.status is Status.INTERRUPTED and prepared.dataset.in_pieces:
         return ()
     # Joint states that never occur also show separation, even if the optimiser stopped early.

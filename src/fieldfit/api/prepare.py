@@ -91,6 +91,11 @@ class Prepared:
         return self.dataset.total_weight * self.bound.largest_beta
 
     @property
+    def least_weight(self) -> float:
+        """The least weight of a sample in the objective that is not 0."""
+        return self.dataset.least_weight * self.bound.least_beta
+
+    @property
     def open(self) -> BoolArray:
         """Which parameters (r,) are free and have no penalty."""
         return self.free & ~self.penalty.penalised

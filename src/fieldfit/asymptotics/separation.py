@@ -1,36 +1,72 @@
 """Do the data separate? Then the optimum of an unpenalised objective lies at infinity along some direction of θ.
 
+Along such a direction the objective falls like exp(−t): its gradient and its curvature, which are about equal, fall by the
+same factor with each Newton step, however far one goes. Before a finite optimum, the steps become short. So Newton steps
+along the flattest directions tell the two apart, whatever the weights of the samples and the tolerance of the fit. They end
+where the curvature is less than a single sample would give; no sample can turn the direction from there on.
+
 All of this is judged with θ in units of the features, so that it does not depend on how they are measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.types import BoolArray, FloatArray
+from fieldfit.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 
-#: Parameters this far out along whose directions the curvature is this small (a standard error above 10) are on
-#: their way to infinity; where it is below the last number, relative to the largest, nearer to 0 too, it is a gauge
-#: freedom of the model.
-_FAR_VALUE, _FLAT_CURVATURE, _GAUGE_CURVATURE = 4.0, 0.01, 1e-9
-#: With very many samples a gauge freedom has the curvature of rounding, a share of the largest one.
-_ROUNDING = 1e-13
+#: Data may separate if a parameter is this far out. Directions are searched among all parameters beyond the second number,
+#: at most _MOST, and the furthest others until there are _FEW, where that is cheap: some parts of a direction may not be
+#: far out.
+_FAR_VALUE, _VERY_FAR_VALUE, _FEW, _MOST = 2.0, 4.0, 64, 200
+#: A direction with less curvature than this share of the least weight of a sample (a standard error above 10 if all have
+#: weight 1) is flat, and with less than this share of all weights, whose rest is rounding.
+_FLAT_CURVATURE, _ROUNDING = 0.01, 1e-13
+#: A flat direction whose curvature is this small nearer to 0 too is a gauge freedom of the model: relative to the largest
+#: such curvature, and to all weights.
+_GAUGE_CURVATURE, _GAUGE_ROUNDING = 1e-9, 1e-12
+#: Newton steps at most, their longest and the shortest that goes on, and the most directions that they follow where the
+#: Hessian is expensive.
+_MOST_STEPS, _LONGEST, _SHORT, _MOST_DIRECTIONS = 60, 2.0, 1e-3, 20
 #: Contrasts of parameters that are all this close to 0 are skipped.
 _MODERATE = 1.0
-_MOST_SEPARATION_PARAMETERS = 200
 _REMEDY = "Give sigma2, or fix or drop these parameters."
 
 
+@dataclass(frozen=True)
+class Landscape:
+    """An objective as a function of the free parameters x.
+
+    Parameters
+    ----------
+    value_grad, hessian_product
+        x ↦ (value, gradient), and (x, v) ↦ Hv.
+    by_matrix
+        Whether the first product at a point computes the Hessian, so that others cost nothing.
+    total, least
+        The sum of the weights of the samples, and the least one that is not 0, in units of the objective.
+    work
+        Evaluations and products of the fit; where products are not by matrix, a search should cost no more.
+    """
+
+    value_grad: Callable[[FloatArray], tuple[float, FloatArray]]
+    hessian_product: HessianProduct
+    by_matrix: bool
+    total: float
+    least: float
+    work: int
+
+
 def separated_parameters(
-    hessian_product: HessianProduct,
+    landscape: Landscape,
     free: BoolArray,
     x: FloatArray,
     penalised: BoolArray,
@@ -40,11 +76,10 @@ def separated_parameters(
 ) -> tuple[str, ...]:
     """Unpenalised parameters whose optimum is at infinity.
 
-    Such an optimum is a direction along which the objective is flat far out. Several parameters may run away together
-    (a bias to −∞ as a coupling goes to +∞), so the test uses the curvature over all parameters that are far out.
-    ``hessian_product`` is that of the objective over the ``free`` parameters, whose values are ``x``; ``units`` (r,) are
-    the sizes of the features (all 1 if None). ``contrasts()`` (k, r) are what an over-complete model determines of θ in
-    those units, None for other models: its single parameters stay moderate while a contrast of them runs away.
+    Several parameters may run away together (a bias to −∞ as a coupling goes to +∞), so the test looks at directions among
+    all parameters that are far out. ``x`` are the values of the ``free`` parameters; ``units`` (r,) are the sizes of the
+    features (all 1 if None). ``contrasts()`` (k, r) are what an over-complete model determines of θ in those units, None
+    for other models: its single parameters stay moderate while a contrast of them runs away.
     """
     places = np.flatnonzero(free)
     sizes = np.ones(len(x)) if units is None else units[free]
@@ -54,26 +89,92 @@ def separated_parameters(
     if matrix is not None:
         estimated = matrix[:, free]
         distances = ((estimated != 0) * np.abs(estimated @ relative)[:, None]).max(axis=0, initial=0.0)
-    far = [k for k in np.flatnonzero(distances > _FAR_VALUE).tolist() if not penalised[places[k]]]
-    far = sorted(far, key=lambda k: -distances[k])[:_MOST_SEPARATION_PARAMETERS]
-    if not far:
+    searched = np.flatnonzero(~penalised[places])
+    searched = searched[np.argsort(-distances[searched], kind="stable")]
+    if distances[searched[:1]].max(initial=0.0) <= _FAR_VALUE:
         return ()
-    curvature = _curvature(hessian_product, x, far, np.eye(len(far)), sizes)
-    if not np.isfinite(curvature).all():  # θ beyond the range of numbers: nothing can be said of its directions
-        return ()
-    values, vectors = np.linalg.eigh(curvature)
-    flat = vectors[:, values < _FLAT_CURVATURE]
-    if not flat.shape[1]:
-        return ()
-    # The model's own gauge freedom is flat too, but everywhere; what separates is curved where |θ| is moderate. The
-    # curvature out here cannot tell the two apart: it falls to 0 as the optimiser runs on.
-    moderate = x / max(1.0, float(np.abs(relative).max()))
-    nearer, turns = np.linalg.eigh(_curvature(hessian_product, moderate, far, flat, sizes))
-    least = max(_GAUGE_CURVATURE * max(float(np.abs(nearer).max()), 1.0), _ROUNDING * float(values[-1]))
-    runaway = flat @ turns[:, np.abs(nearer) > least]
+    few = _FEW if landscape.by_matrix else min(landscape.work, _FEW)
+    searched = searched[: min(max(np.count_nonzero(distances[searched] > _VERY_FAR_VALUE), few), _MOST)]
+    # A penalty may turn a direction where no sample does.
+    flat = 0.0 if penalised[free].any() else _FLAT_CURVATURE * landscape.least
+    runaway = _Search(landscape, searched, sizes, max(flat, _ROUNDING * landscape.total)).runaway(x)
     parts = np.abs(runaway).max(axis=1, initial=0.0)
     concerned = parts > 0.1 * parts.max()
-    return tuple(names[places[k]] for k, is_one in zip(far, concerned, strict=True) if is_one)
+    return tuple(names[places[k]] for k, is_one in zip(searched, concerned, strict=True) if is_one)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The parameters ``places`` of a landscape, whose ``sizes`` of all free parameters are units; ``flat``: a curvature."""
+
+    landscape: Landscape
+    places: IntArray
+    sizes: FloatArray
+    flat: float
+
+    def runaway(self, x: FloatArray) -> FloatArray:
+        """Directions (places, k) to an optimum at infinity."""
+        curvature = self._curvature(x, np.eye(len(self.places)))
+        if not np.isfinite(curvature).all():  # θ beyond the range of numbers: nothing can be said of its directions
+            return np.zeros((len(self.places), 0))
+        values, vectors = np.linalg.eigh(curvature)
+        is_flat = values < self.flat
+        steps = (vectors.T @ self._gradient(x))[~is_flat] / values[~is_flat]
+        curved = vectors[:, ~is_flat]
+        long = np.flatnonzero(np.abs(steps * np.abs(curved).max(axis=0, initial=0.0)) > _SHORT)
+        if len(long) and (self.landscape.by_matrix or curved.shape[1] <= _MOST_DIRECTIONS):
+            followed = curved  # the other directions keep the path where the objective falls
+        else:
+            followed = curved[:, long[:_MOST_DIRECTIONS]]
+        return np.hstack([self._without_gauge(x, vectors[:, is_flat]), self._followed(x, followed)])
+
+    def _without_gauge(self, x: FloatArray, flat: FloatArray) -> FloatArray:
+        """Those of the ``flat`` directions that do not leave all probabilities as they are.
+
+        A gauge freedom is flat everywhere; what separates is curved nearer to 0. The curvature far out cannot tell the two
+        apart: it falls to 0 as the optimiser runs on.
+        """
+        if not flat.shape[1]:
+            return flat
+        moderate = x / max(1.0, float(np.abs(x * self.sizes).max()))
+        nearer, turns = np.linalg.eigh(self._curvature(moderate, flat))
+        least = max(_GAUGE_CURVATURE * float(np.abs(nearer).max()), _GAUGE_ROUNDING * self.landscape.total)
+        return np.asarray(flat @ turns[:, np.abs(nearer) > least])
+
+    def _followed(self, x: FloatArray, basis: FloatArray) -> FloatArray:
+        """Those of the directions ``basis`` along which Newton steps arrive where the objective is flat."""
+        point, arrived = x.copy(), [basis[:, :0]]
+        for _ in range(_MOST_STEPS):
+            if not basis.shape[1]:
+                break
+            curvature, slope = self._curvature(point, basis), basis.T @ self._gradient(point)
+            if not (np.isfinite(curvature).all() and np.isfinite(slope).all()):
+                break
+            values, turns = np.linalg.eigh(curvature)
+            curved = values >= self.flat
+            arrived.append(basis @ turns[:, ~curved])
+            basis = basis @ turns[:, curved]
+            step = basis @ ((turns.T @ slope)[curved] / -values[curved])
+            length = float(np.abs(step).max(initial=0.0))
+            if length <= _SHORT:
+                break
+            point[self.places] += step * (min(1.0, _LONGEST / length) / self.sizes[self.places])
+        return np.hstack(arrived)
+
+    def _gradient(self, x: FloatArray) -> FloatArray:
+        """The gradient over the places."""
+        return np.asarray(self.landscape.value_grad(x)[1][self.places] / self.sizes[self.places])
+
+    def _curvature(self, x: FloatArray, basis: FloatArray) -> FloatArray:
+        """BᵀHB with the Hessian at x, basis B (places, k)."""
+        images = np.empty_like(basis)
+        direction = np.zeros(len(x))
+        for column, values in enumerate(basis.T):
+            direction[self.places] = values / self.sizes[self.places]
+            images[:, column] = self.landscape.hessian_product(x, direction)[self.places] / self.sizes[self.places]
+        matrix = basis.T @ images
+        symmetric: FloatArray = (matrix + matrix.T) / 2
+        return symmetric
 
 
 def concerned_by(directions: csr_array | None, inside: BoolArray, touching: BoolArray) -> BoolArray:
@@ -106,17 +207,3 @@ def refused_second_stage(names: Sequence[str]) -> str:
 
 def _first_ten(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-
-
-def _curvature(
-    hessian_product: HessianProduct, x: FloatArray, places: list[int], basis: FloatArray, sizes: FloatArray
-) -> FloatArray:
-    """BᵀHB with the Hessian at x over the parameters ``places`` in units of ``sizes``, basis B (places, k)."""
-    images = np.empty_like(basis)
-    direction = np.zeros(len(x))
-    for column, values in enumerate(basis.T):
-        direction[places] = values / sizes[places]
-        images[:, column] = hessian_product(x, direction)[places] / sizes[places]
-    matrix = basis.T @ images
-    symmetric: FloatArray = (matrix + matrix.T) / 2
-    return symmetric

@@ -141,6 +141,12 @@ class Dataset(ABC):
         return float(self.n if self.sample_weight is None else self.sample_weight.sum())
 
     @property
+    def least_weight(self) -> float:
+        """The least w that is not 0; 1 without weights."""
+        weights = self.sample_weight
+        return 1.0 if weights is None else float(weights.min(initial=np.inf, where=weights > 0))
+
+    @property
     def n_copies(self) -> int:
         """The number of samples that a random selection is drawn for: the sum of the counts, else n."""
         return int(self.total_weight) if self.has_counts else self.n

@@ -269,7 +269,7 @@ def run_pilot(request: Request) -> Pilot:
         scaling, steps = grown * max(dataset.n_copies / rows.n, 1.0) ** gamma, few
     theta = np.array(solution.x, dtype=np.float64)
     separated = separated_samples(
-        request, rows, problem, theta, dense=effort.dense,
+        request, rows, problem, theta, int(spent), dense=effort.dense,
         seconds=math.inf if target.seconds is None else _SEPARATION_SHARE * target.seconds,
     )  # fmt: skip
     samples, simulated = moment_samples(request, rows, effort, theta)
@@ -278,15 +278,15 @@ def run_pilot(request: Request) -> Pilot:
 
 
 def separated_samples(
-    request: Request, rows: Dataset, problem: Problem, theta: FloatArray, *, dense: bool, seconds: float
+    request: Request, rows: Dataset, problem: Problem, theta: FloatArray, work: int, *, dense: bool, seconds: float
 ) -> tuple[str, ...]:
     """The unpenalised parameters whose optimum lies at infinity for all samples, where second stages are refused.
 
     A pilot with all of the samples is judged as a fit is. The samples of a smaller pilot may separate where all of them do
     not: then only joint states count that never occur in all of the samples.
 
-    ``problem`` is PL1 on the pilot's samples ``rows`` with the estimate ``theta``. Curvatures are computed where its
-    Hessian is cheap (``dense``), and all samples are searched where that takes at most ``seconds``.
+    ``problem`` is PL1 on the pilot's samples ``rows`` with the estimate ``theta`` after ``work`` evaluations. Curvatures
+    are computed where its Hessian is cheap (``dense``), and all samples are searched where that takes at most ``seconds``.
     """
     model, dataset = request.model, request.dataset
     r, names = model.n_parameters, model.parameter_names
@@ -298,9 +298,10 @@ def separated_samples(
     if complete and dense:
         free = np.ones(r, dtype=bool)
         objective = Objective(problem, precision, np.zeros(r), free, rows.sample_weight, model.feature_units)
+        landscape = objective.landscape(rows.total_weight, rows.least_weight, work)
         seen.update(
             separated_parameters(
-                objective.hessian_product, free, theta, ~open_, names, model.feature_units, model.determined_contrasts
+                landscape, free, theta, ~open_, names, model.feature_units, model.determined_contrasts
             )
         )
     search = partial(model.boundary_directions, rows)

@@ -253,6 +253,12 @@ class BoundPolicy:
         """The largest abs(β)."""
         return max(float(np.max(np.abs(beta))) for beta in self.betas)
 
+    @property
+    def least_beta(self) -> float:
+        """The least abs(β) that is not 0."""
+        sizes = [np.abs(np.atleast_1d(beta)) for beta in self.betas]
+        return min(float(size.min(initial=np.inf, where=size > 0)) for size in sizes)
+
     def check_range(self, total_weight: float = 1.0) -> None:
         """Refuse weights β whose sums and squares over samples of this ``total_weight`` leave the range of doubles."""
         reach = self.largest_beta * total_weight

@@ -304,7 +304,7 @@ def fit_node(
         return theta, spent
     names = model.parameter_names
     separated = separated_parameters(
-        objective.hessian_product,
+        objective.landscape(dataset.total_weight, dataset.least_weight, int(spent[1:].sum())),
         involved,
         solution.x,
         no_penalty > 0,

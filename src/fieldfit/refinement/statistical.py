@@ -292,7 +292,7 @@ class StatisticalStop:
         return replace(counted, converged=True, message=message)
 
     def error_at(self, x: FloatArray) -> float:
-        """√(γᵀH⁻¹γ / tr(H⁻¹M)) at x, or the largest |δ_j|/s_j where that is larger."""
+        """√(γᵀH⁻¹γ / tr(H⁻¹M)) at x, or the largest abs(δ_j)/s_j where that is larger."""
         gradient = self.objective.value_grad(x)[1]
         self.evaluations += 1
         form = self._form(x, np.ascontiguousarray(gradient))
