@@ -8,7 +8,10 @@ import pytest
 from scipy.optimize import linprog
 
 import fieldfit as ff
+from fieldfit.optim.choose import Method
 from fieldfit.types import DataError, SeparationWarning
+
+METHODS: tuple[Method, ...] = ("auto", "lbfgs", "newton")
 
 
 def features(x, *, biases):
@@ -48,7 +51,8 @@ def weights(random, kind, n):
 @pytest.mark.parametrize("kind", ["equal counts", "mixed counts", "importance"])
 @pytest.mark.parametrize("policy", ["PL1", "FL"])
 def test_a_fit_finds_what_linear_programming_finds(policy, kind):
-    random, seen = np.random.default_rng([17, len(policy), len(kind)]), []
+    random = np.random.default_rng([17, len(policy), len(kind)])
+    seen: list[bool] = []
     while len(seen) < 60:
         m, n, biases = int(random.integers(2, 5)), int(random.integers(4, 60)), bool(random.integers(2))
         states = [(0, 1), (-1, 1)][random.integers(2)]
@@ -57,7 +61,7 @@ def test_a_fit_finds_what_linear_programming_finds(policy, kind):
             copies = random.random(n) < 0.8
             x[copies, 1] = x[copies, 0]
         sizes, weight_kind = weights(random, kind, n)
-        method = ["auto", "lbfgs", "newton"][random.integers(3)]
+        method = METHODS[random.integers(3)]
         model = ff.BoltzmannMachine(m, biases=biases, states=states)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SeparationWarning)
