@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 
 #: Data may separate if a parameter is this far out. Directions are searched among all parameters beyond the second number,
-#: at most _MOST, and the furthest others until there are _FEW, where that is cheap: some parts of a direction may not be
-#: far out.
+#: at most _MOST, and the furthest others until there are _FEW, because some parts of a direction may not be far out.
 _FAR_VALUE, _VERY_FAR_VALUE, _FEW, _MOST = 2.0, 4.0, 64, 200
 #: A direction with less curvature than this share of the least weight of a sample (a standard error above 10 if all have
 #: weight 1) is flat, and with less than this share of all weights, whose rest is rounding.
@@ -33,9 +32,11 @@ _FLAT_CURVATURE, _ROUNDING = 0.01, 1e-13
 #: A flat direction whose curvature is this small nearer to 0 too is a gauge freedom of the model: relative to the largest
 #: such curvature, and to all weights.
 _GAUGE_CURVATURE, _GAUGE_ROUNDING = 1e-9, 1e-12
-#: Newton steps at most, their longest and the shortest that goes on, and the most directions that they follow where the
-#: Hessian is expensive.
-_MOST_STEPS, _LONGEST, _SHORT, _MOST_DIRECTIONS = 60, 2.0, 1e-3, 20
+#: Newton steps at most, their longest and the shortest that goes on.
+_MOST_STEPS, _LONGEST, _SHORT = 60, 2.0, 1e-3
+#: Directions that Newton steps follow in any case, and at most where the Hessian is expensive. They take about this many
+#: steps.
+_MOST_DIRECTIONS, _USUAL_STEPS = 20, 8
 #: Contrasts of parameters that are all this close to 0 are skipped.
 _MODERATE = 1.0
 _REMEDY = "Give sigma2, or fix or drop these parameters."
@@ -54,7 +55,7 @@ class Landscape:
     total, least
         The sum of the weights of the samples, and the least one that is not 0, in units of the objective.
     work
-        Evaluations and products of the fit; where products are not by matrix, a search should cost no more.
+        Evaluations and products of the fit, for searches that should not take much longer.
     """
 
     value_grad: Callable[[FloatArray], tuple[float, FloatArray]]
@@ -93,8 +94,9 @@ def separated_parameters(
     searched = searched[np.argsort(-distances[searched], kind="stable")]
     if distances[searched[:1]].max(initial=0.0) <= _FAR_VALUE:
         return ()
-    few = _FEW if landscape.by_matrix else min(landscape.work, _FEW)
-    searched = searched[: min(max(np.count_nonzero(distances[searched] > _VERY_FAR_VALUE), few), _MOST)]
+    very_far = np.count_nonzero(distances[searched] > _VERY_FAR_VALUE)
+    most, few = (_MOST, _FEW) if landscape.by_matrix else (max(2 * landscape.work, _FEW), min(landscape.work, _FEW))
+    searched = searched[: min(max(very_far, few), most, _MOST)]
     # A penalty may turn a direction where no sample does.
     flat = 0.0 if penalised[free].any() else _FLAT_CURVATURE * landscape.least
     runaway = _Search(landscape, searched, sizes, max(flat, _ROUNDING * landscape.total)).runaway(x)
@@ -122,11 +124,14 @@ class _Search:
         steps = (vectors.T @ self._gradient(x))[~is_flat] / values[~is_flat]
         curved = vectors[:, ~is_flat]
         long = np.flatnonzero(np.abs(steps * np.abs(curved).max(axis=0, initial=0.0)) > _SHORT)
-        if len(long) and (self.landscape.by_matrix or curved.shape[1] <= _MOST_DIRECTIONS):
-            followed = curved  # the other directions keep the path where the objective falls
+        found = self._without_gauge(x, vectors[:, is_flat])
+        if not len(long) or (found.shape[1] and not self.landscape.by_matrix):
+            followed = curved[:, :0]  # once the data are known to separate, more would cost more than the fit
+        elif self.landscape.by_matrix or curved.shape[1] <= _MOST_DIRECTIONS:
+            followed = curved  # those that are not long keep the path where the objective falls
         else:
-            followed = curved[:, long[:_MOST_DIRECTIONS]]
-        return np.hstack([self._without_gauge(x, vectors[:, is_flat]), self._followed(x, followed)])
+            followed = curved[:, long[: min(max(self.landscape.work // _USUAL_STEPS, 1), _MOST_DIRECTIONS)]]
+        return np.hstack([found, self._followed(x, followed)])
 
     def _without_gauge(self, x: FloatArray, flat: FloatArray) -> FloatArray:
         """Those of the ``flat`` directions that do not leave all probabilities as they are.
