@@ -102,6 +102,9 @@ def separated_parameters(
     runaway = _Search(landscape, searched, sizes, max(flat, _ROUNDING * landscape.total)).runaway(x)
     parts = np.abs(runaway).max(axis=1, initial=0.0)
     concerned = parts > 0.1 * parts.max()
+    # Where some probabilities are certain, other parameters of theirs change nothing either, but are not far out.
+    if (concerned & (distances[searched] > _FAR_VALUE)).any():
+        concerned &= distances[searched] > _FAR_VALUE
     return tuple(names[places[k]] for k, is_one in zip(searched, concerned, strict=True) if is_one)
 
 
