@@ -15,6 +15,7 @@ import numpy as np
 
 from fieldfit.arguments import array_of, number_from_zero, real_number, unmasked
 from fieldfit.asymptotics.separation import Landscape
+from fieldfit.data.dataset import effective_size
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
@@ -33,6 +34,8 @@ from fieldfit.properties import cached_property
 from fieldfit.threads import one_blas_thread
 from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray, ModelError
 
+#: Samples beyond which the tolerance for the gradient does not grow.
+_MOST_JUDGED = 10_000
 #: Parameters whose penalty is computed at a time.
 _PARAMETERS_AT_A_TIME = 1 << 16
 #: Pairs of quasi-Newton models with norms of groups, whose products take most of the time.
@@ -87,6 +90,17 @@ class Objective:
     @cached_property
     def _everything_free(self) -> bool:
         return bool(self.free.all())
+
+    @cached_property
+    def judged_weight(self) -> float:
+        """What tolerances for the gradient are relative to: Σw, but at most the weight of 10,000 samples.
+
+        What few samples say about a parameter, such as those with a rare state, does not grow with the number of the
+        others: the gradient must be small against the scores of single samples.
+        """
+        weight, n = self.row_weight, self.problem.n_samples
+        size = effective_size(n, weight, counts=self.counts)
+        return (n if weight is None else float(weight.sum())) * min(1.0, _MOST_JUDGED / max(size, 1.0))
 
     def full(self, x: FloatArray) -> FloatArray:
         """θ from the free parameters."""
@@ -228,9 +242,9 @@ class Objective:
 
     def _settling(self, l1: FloatArray | None, share: float | None) -> Settling | None:
         """How far the free parameters with a penalty may be from the optimum."""
-        penalised = self.precision > 0 if l1 is None else (self.precision > 0) | (l1 > 0)
-        if share is None or not penalised.any():
+        if share is None:
             return None
+        penalised = self.precision > 0 if l1 is None else (self.precision > 0) | (l1 > 0)
         return Settling(
             penalised[self.free],
             self._reduced(self.precision),

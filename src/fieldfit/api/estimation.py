@@ -42,8 +42,7 @@ def fit_policy(model: Model, data: object, policy: Policy, options: EstimationOp
     began = time.perf_counter()
     prepared, automatic = prepare_fit(model, data, policy, options), options.automatic
     # Automatic weights add up to 1, regardless of the weights in the policy.
-    scale = prepared.scale if automatic is None else prepared.dataset.total_weight
-    gtol = options.gradient * scale
+    gtol = prepared.gradient_tolerance(options.gradient, 1.0 if automatic is not None else None)
     tell = None if options.progress is None else as_callback(options.progress, options.max_iter)
     settings = Settings(
         options.method, gtol, options.max_iter, tell, options.stopping, options.statistical, options.kept, options.as_start,

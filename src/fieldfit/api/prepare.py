@@ -87,8 +87,12 @@ class Prepared:
 
     @property
     def scale(self) -> float:
-        """The scale of the objective: Σw times the largest |β|. Tolerances on the gradient are relative to it."""
+        """The scale of the objective: Σw times the largest |β|."""
         return self.dataset.total_weight * self.bound.largest_beta
+
+    def gradient_tolerance(self, tol: float, beta: float | None = None) -> float:
+        """The largest entry of the gradient at an optimum; ``beta`` is the largest |β|, None: that of the policy."""
+        return tol * self.objective.judged_weight * (self.bound.largest_beta if beta is None else beta)
 
     @property
     def least_weight(self) -> float:

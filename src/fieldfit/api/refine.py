@@ -193,7 +193,7 @@ def _maximised(fit: Fit, policy: Policy, given: StageSettings) -> Fit:
     gradient = DEFAULT_TOL if isinstance(tol, str) else tol
     settings = Settings(
         "auto",
-        gradient * again.scale,
+        again.gradient_tolerance(gradient),
         given.max_iter,
         given.tell,
         statistical=gradient >= DEFAULT_TOL,

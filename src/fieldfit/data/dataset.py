@@ -19,6 +19,19 @@ from fieldfit.arguments import array_of, one_of, real_array, unmasked
 from fieldfit.types import DataError, FloatArray, IntArray
 
 T = TypeVar("T")
+
+
+def effective_size(n: int, weight: FloatArray | None, *, counts: bool) -> float:
+    """`Dataset.effective_size` of n samples with these weights (n,)."""
+    if weight is None:
+        return float(n)
+    if counts:
+        return float(weight.sum())
+    # Relative to the largest weight, so that the squares of very small or very large weights are numbers.
+    relative = weight / weight.max()
+    return float(relative.sum() ** 2 / (relative @ relative))
+
+
 #: Copies of counted samples that a dataset may be expanded to.
 MOST_COPIES = 200_000_000
 #: Whole numbers above this are not exact as doubles.
@@ -159,11 +172,7 @@ class Dataset(ABC):
         as accurate. It does not change when all weights are multiplied by a constant or when samples of weight 0 are
         added, and is n where the weights are equal.
         """
-        if self.sample_weight is None or self.has_counts:
-            return self.total_weight
-        # Relative to the largest weight, so that the squares of very small or very large weights are numbers.
-        relative = self.sample_weight / self.sample_weight.max()
-        return float(relative.sum() ** 2 / (relative @ relative))
+        return effective_size(self.n, self.sample_weight, counts=self.has_counts)
 
     @property
     def unit_weight(self) -> float:

@@ -163,8 +163,7 @@ def maximise(
 
 def _largest_gradient(objective: Objective, tol: Tolerance) -> float:
     """The largest entry of the gradient at which a fit has converged in any case."""
-    total = objective.problem.n_samples if objective.row_weight is None else float(objective.row_weight.sum())
-    return (DEFAULT_TOL if tol == "statistical" else tol) * max(total, 1e-300)
+    return (DEFAULT_TOL if tol == "statistical" else tol) * max(objective.judged_weight, 1e-300)
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:

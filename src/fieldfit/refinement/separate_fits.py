@@ -290,9 +290,11 @@ def fit_node(
     family = model.structure().bind_family(Components((((node,), rest),)))
     problem = model.compile(dataset, Selection(dataset.n, (FamilySelection(family, 1.0),)))
     no_penalty = np.zeros(len(involved))
-    objective = Objective(problem, no_penalty, start, involved, dataset.sample_weight, model.feature_units)
+    objective = Objective(
+        problem, no_penalty, start, involved, dataset.sample_weight, model.feature_units, dataset.has_counts
+    )
     solution = objective.minimise(
-        gtol=DEFAULT_TOL * dataset.total_weight,
+        gtol=DEFAULT_TOL * objective.judged_weight,
         max_iter=course.iterations_left,
         callback=None if course.stopped is Status.CALLBACK else course.callback,
         seed=random_state,
