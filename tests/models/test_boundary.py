@@ -146,3 +146,25 @@ def test_a_boltzmann_machine_determines_its_parameters(name):
     model = models()[name]
     assert model.determined_contrasts() is None
     assert null_space(interactions(model)).shape[1] == 0  # what other models compute for the answer
+
+
+@pytest.mark.parametrize("size", [0.01, 1, 20, 1000])
+@pytest.mark.parametrize(
+    "options",
+    [
+        lambda s: {"fixed": {"x1": 0.3 / s}},
+        lambda s: {"fixed": {"x0:x1": 0.1 / s**2}},
+        lambda s: {"sigma2": {"x0:x1": s**-4.0, None: None}},
+        lambda s: {"sigma2": {"x0:x1": s**-4.0, None: s**-2.0}},
+    ],
+)
+def test_the_sizes_of_states_change_nothing(size, options):
+    x = np.repeat([[0, 0], [1, 0], [1, 1]], [30, 20, 25], axis=0)  # (0, 1) never occurs
+    plain, scaled = (
+        ff.fit(ff.BoltzmannMachine(2, biases=True, states=(0, s)), x * s, "FL", tol=1e-10, **options(s))
+        for s in (1, size)
+    )
+    assert plain.separated == scaled.separated == ()
+    units = np.array([size**2, size, size])
+    np.testing.assert_allclose(scaled.theta * units, plain.theta, rtol=1e-6)
+    np.testing.assert_allclose(scaled.standard_errors() * units, plain.standard_errors(), rtol=1e-6)

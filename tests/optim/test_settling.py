@@ -108,7 +108,7 @@ def test_rounding_ends_a_descent_within_the_tolerance():
 
 @pytest.mark.parametrize("options", [{"method": "lbfgs"}, {"method": "newton"}, {"l1": 1.0}], ids=str)
 def test_a_checkpoint_keeps_the_smaller_tolerance(options, tmp_path):
-    given: dict[str, Any] = {"sample_weight": [1e8], "weight_kind": "counts", "sigma2": 1.0, **options}
+    given: dict[str, Any] = {"sample_weight": [1e8], "weight_kind": "importance", "sigma2": 1.0, **options}
     whole = ff.fit(MODEL, [ROW], "PL1", **given)
     lowered = 0
     for stop in range(max(1, whole.iterations - 5), whole.iterations):

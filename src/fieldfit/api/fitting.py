@@ -95,7 +95,8 @@ def fit(
         over the data and then stop; iterations are passes.
     tol : float or "statistical", default: 1e-6
         The fit has converged when the largest entry of the gradient per sample, in units of the features, is below
-        ``tol``, and penalised parameters would not change by more than 10 ``tol`` along the gradient. Where the
+        ``tol``, and penalised parameters would not change by more than 10 ``tol`` along the gradient. More than
+        10,000 samples count as 10,000 here: what a few samples with a rare state say does not grow with all. Where the
         likelihood is nearly flat in some direction, a small gradient does not mean a small distance: with 1e-3,
         estimates may be several units from the optimum. ``"statistical"``: when the estimated distance of each
         parameter to its optimum is at most about 5% of its standard error. The second

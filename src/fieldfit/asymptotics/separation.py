@@ -26,9 +26,12 @@ HessianProduct = Callable[[FloatArray, FloatArray], FloatArray]
 #: Data may separate if a parameter is this far out. Directions are searched among all parameters beyond the second number,
 #: at most _MOST, and the furthest others until there are _FEW, because some parts of a direction may not be far out.
 _FAR_VALUE, _VERY_FAR_VALUE, _FEW, _MOST = 2.0, 4.0, 64, 200
-#: A direction with less curvature than this share of the least weight of a sample (a standard error above 10 if all have
-#: weight 1) is flat, and with less than this share of all weights, whose rest is rounding.
-_FLAT_CURVATURE, _ROUNDING = 0.01, 1e-13
+#: A direction with less curvature than this share of the least weight of a sample (a standard error above 100 if all have
+#: weight 1) is flat, and with less than this share of all weights, whose rest is rounding. Where a sample pulls back, its
+#: slope is larger than that by more than this factor.
+_FLAT_CURVATURE, _ROUNDING, _PULL = 1e-4, 1e-13, 10.0
+#: Where Newton steps are expensive, a direction with this many times the curvature of a flat one, and a long step, is too.
+_NEARLY_FLAT, _LONG = 100.0, 0.02
 #: A flat direction whose curvature is this small nearer to 0 too is a gauge freedom of the model: relative to the largest
 #: such curvature, and to all weights.
 _GAUGE_CURVATURE, _GAUGE_ROUNDING = 1e-9, 1e-12
@@ -37,6 +40,8 @@ _MOST_STEPS, _LONGEST, _SHORT = 60, 2.0, 1e-3
 #: Directions that Newton steps follow in any case, and at most where the Hessian is expensive. They take about this many
 #: steps.
 _MOST_DIRECTIONS, _USUAL_STEPS = 20, 8
+#: A direction concerns a parameter if its part is at least this share of the largest one.
+_AFFECTED_SHARE = 0.1
 #: Contrasts of parameters that are all this close to 0 are skipped.
 _MODERATE = 1.0
 _REMEDY = "Give sigma2, or fix or drop these parameters."
@@ -101,7 +106,7 @@ def separated_parameters(
     flat = 0.0 if penalised[free].any() else _FLAT_CURVATURE * landscape.least
     runaway = _Search(landscape, searched, sizes, max(flat, _ROUNDING * landscape.total)).runaway(x)
     parts = np.abs(runaway).max(axis=1, initial=0.0)
-    concerned = parts > 0.1 * parts.max()
+    concerned = parts > _AFFECTED_SHARE * parts.max()
     # Where some probabilities are certain, other parameters of theirs change nothing either, but are not far out.
     if (concerned & (distances[searched] > _FAR_VALUE)).any():
         concerned &= distances[searched] > _FAR_VALUE
@@ -123,18 +128,37 @@ class _Search:
         if not np.isfinite(curvature).all():  # θ beyond the range of numbers: nothing can be said of its directions
             return np.zeros((len(self.places), 0))
         values, vectors = np.linalg.eigh(curvature)
-        is_flat = values < self.flat
-        steps = (vectors.T @ self._gradient(x))[~is_flat] / values[~is_flat]
-        curved = vectors[:, ~is_flat]
-        long = np.flatnonzero(np.abs(steps * np.abs(curved).max(axis=0, initial=0.0)) > _SHORT)
-        found = self._without_gauge(x, vectors[:, is_flat])
-        if not len(long) or (found.shape[1] and not self.landscape.by_matrix):
-            followed = curved[:, :0]  # once the data are known to separate, more would cost more than the fit
-        elif self.landscape.by_matrix or curved.shape[1] <= _MOST_DIRECTIONS:
-            followed = curved  # those that are not long keep the path where the objective falls
-        else:
-            followed = curved[:, long[: min(max(self.landscape.work // _USUAL_STEPS, 1), _MOST_DIRECTIONS)]]
-        return np.hstack([found, self._followed(x, followed)])
+        slopes = vectors.T @ self._gradient(x)
+        curved = values >= self.flat
+        lengths = np.zeros(len(values))
+        lengths[curved] = np.abs(slopes[curved] / values[curved]) * np.abs(vectors[:, curved]).max(
+            axis=0, initial=0.0
+        )
+        few = self.landscape.by_matrix or np.count_nonzero(curved) <= _MOST_DIRECTIONS
+        if few:  # those whose steps are not long keep the path where the objective falls
+            found = self._arrived(x, vectors[:, ~curved], self.flat)
+            return np.hstack([found, self._followed(x, vectors[:, curved & (lengths.max() > _SHORT)])])
+        flat = ~curved | ((values < _NEARLY_FLAT * self.flat) & (lengths > _LONG))
+        found = self._arrived(x, vectors[:, flat], _NEARLY_FLAT * self.flat)
+        if found.shape[1]:  # more would cost more than the fit
+            return found
+        long = np.flatnonzero(~flat & (lengths > _SHORT))
+        return self._followed(
+            x, vectors[:, long[: min(max(self.landscape.work // _USUAL_STEPS, 1), _MOST_DIRECTIONS)]]
+        )
+
+    def _arrived(self, x: FloatArray, flat: FloatArray, curvature: float) -> FloatArray:
+        """Those of the ``flat`` directions, with at most this curvature, that separate."""
+        return self._without_gauge(x, self._without_pull(x, flat, curvature))
+
+    def _without_pull(self, x: FloatArray, flat: FloatArray, curvature: float) -> FloatArray:
+        """Those of the ``flat`` directions in which no sample pulls back: far beyond the optimum slopes are constant."""
+        slope = flat.T @ self._gradient(x)
+        if not flat.shape[1] or not np.linalg.norm(slope) > _PULL * curvature:
+            return flat
+        # A basis of the directions across the slope.
+        across = np.linalg.svd(slope[None])[2][1:]
+        return np.asarray(flat @ across.T)
 
     def _without_gauge(self, x: FloatArray, flat: FloatArray) -> FloatArray:
         """Those of the ``flat`` directions that do not leave all probabilities as they are.
@@ -160,7 +184,7 @@ class _Search:
                 break
             values, turns = np.linalg.eigh(curvature)
             curved = values >= self.flat
-            arrived.append(basis @ turns[:, ~curved])
+            arrived.append(self._without_pull(point, basis @ turns[:, ~curved], self.flat))
             basis = basis @ turns[:, curved]
             step = basis @ ((turns.T @ slope)[curved] / -values[curved])
             length = float(np.abs(step).max(initial=0.0))
@@ -186,12 +210,23 @@ class _Search:
 
 
 def concerned_by(directions: csr_array | None, inside: BoolArray, touching: BoolArray) -> BoolArray:
-    """The parameters (r,) of those directions (k, r) that have parts only ``inside``, and one of them in ``touching``."""
+    """The parameters (r,) of those directions (k, r) that have parts only ``inside``, and one of them in ``touching``.
+
+    Small parts count for the first question only.
+    """
     if directions is None:
         return np.zeros(len(inside), dtype=bool)
-    parts = abs(directions).sign().astype(np.int64)
-    chosen = (parts @ (~inside).astype(np.int64) == 0) & (parts @ touching.astype(np.int64) > 0)
-    concerned: BoolArray = chosen.astype(np.int64) @ parts > 0
+    sizes = abs(directions).tocoo()
+    row, column = sizes.coords
+    largest = np.zeros(directions.shape[0])
+    np.maximum.at(largest, row, sizes.data)
+    chosen = np.ones(directions.shape[0], dtype=bool)
+    chosen[row[~inside[column] & (sizes.data > 0)]] = False
+    large = sizes.data > _AFFECTED_SHARE * largest[row]
+    touched = np.zeros(directions.shape[0], dtype=bool)
+    touched[row[large & touching[column]]] = True
+    concerned: BoolArray = np.zeros(len(inside), dtype=bool)
+    concerned[column[large & (chosen & touched)[row]]] = True
     return concerned
 
 

@@ -33,13 +33,14 @@ _MOST_SOLVED_PARAMETERS = 600
 _MOST_BOUNDARY_NUMBERS = 20_000_000
 #: Most factors of a model with shared parameters for which its interactions are listed.
 _MOST_SHARING = 20_000
-#: A direction affects a parameter if its entry is at least this share of the largest entry.
-_AFFECTED_SHARE = 0.1
+#: Smaller entries of a direction, as a share of the largest one, are rounding.
+_ROUNDING = 1e-9
 
 
 def boundary_directions(model: FieldModel, dataset: Dataset) -> csr_array | None:
     """Directions (k, r) of θ, one a row: of joint states that never occur, and of statistics that never vary.
 
+    Parameters are in units of their features, so that the sizes of entries can be compared.
     None if every joint state of every factor occurs. Factors with a variable that is missing in some sample are
     skipped: summed over it, the likelihood may have a maximum.
     """
@@ -74,7 +75,7 @@ def _occurring(model: FieldModel, dataset: Dataset) -> tuple[NDArray[np.uint8], 
 
 def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
     """The joint states ``entries`` as directions of θ (k, r); those that the model cannot express are left out."""
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array, diags_array
 
     shared = model.n_parameters < len(model.graph.scopes)
     if model.n_parameters * len(entries) > _MOST_BOUNDARY_NUMBERS or (
@@ -88,6 +89,8 @@ def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
     if shared and transform.shape[0] * (model.n_parameters + len(entries)) > _MOST_BOUNDARY_NUMBERS:
         return None
     map_of_theta = (transform @ model.features).tocsr()[matters]
+    if model.feature_units is not None:
+        map_of_theta = (map_of_theta @ diags_array(1.0 / model.feature_units)).tocsr()
     wanted = transform[:, entries].toarray()[matters]
     if np.diff(map_of_theta.indptr).max(initial=0) <= 1 and np.diff(map_of_theta.tocsc().indptr).max(initial=0) <= 1:
         solution = np.zeros((model.n_parameters, len(entries)))
@@ -103,7 +106,7 @@ def _of_states(model: FieldModel, entries: IntArray) -> csr_array | None:
     solution = solution[:, written].T
     largest = np.abs(solution).max(axis=1, initial=0.0)
     solution = solution[largest > 0]
-    solution[np.abs(solution) < _AFFECTED_SHARE * largest[largest > 0][:, None]] = 0.0
+    solution[np.abs(solution) < _ROUNDING * largest[largest > 0][:, None]] = 0.0
     return csr_array(solution)
 
 
