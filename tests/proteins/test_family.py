@@ -242,6 +242,9 @@ def test_plmc_file_comes_back(fitted: proteins.FamilyFit, tmp_path: Path) -> Non
         again.write_bytes(damaged)
         with pytest.raises(FieldfitError, match="parameter file of plmc"):
             proteins.read_plmc(again)
+    again.write_bytes(path.read_bytes()[:-4] + b"\x01\x00\xa0\x7f")  # a NaN that "signals"
+    with pytest.raises(FieldfitError, match="not finite numbers"):
+        proteins.read_plmc(again)
     with pytest.raises(FieldfitError, match="cannot be opened"):
         proteins.read_plmc(tmp_path / "none")
 

@@ -156,7 +156,7 @@ def read_plmc(path: str | os.PathLike[str]) -> PlmcParameters:
     if len(data) < 40:
         raise wrong
     length, q, sequences, skipped, iterations = np.frombuffer(data, "<i4", 5).tolist()
-    divergence, fields, couplings, groups, _ = np.frombuffer(data, "<f4", 5, 20).astype(float).tolist()
+    divergence, fields, couplings, groups, _ = np.frombuffer(data, "<f4", 5, 20).tolist()
     if min(length, q, sequences, skipped) < 0 or length < 2 or q < 2:
         raise wrong
     pairs = length * (length - 1) // 2
@@ -169,6 +169,8 @@ def read_plmc(path: str | os.PathLike[str]) -> PlmcParameters:
         nonlocal at
         values = np.frombuffer(data, kind, count, at)
         at += values.nbytes
+        if not np.isfinite(values).all():
+            raise FileFormatError(f"{shown} has parameters that are not finite numbers: the file is damaged.")
         return values.astype(np.float64)
 
     alphabet = data[at : at + q].decode("ascii", errors="replace")
