@@ -36,6 +36,8 @@ from fieldfit.types import BoolArray, FieldfitError, FloatArray, IntArray, Model
 
 #: Samples beyond which the tolerance for the gradient does not grow.
 _MOST_JUDGED = 10_000
+#: The rounding of a sum over samples, as a share of their weight.
+_GRADIENT_ROUNDING = 1e-15
 #: Parameters whose penalty is computed at a time.
 _PARAMETERS_AT_A_TIME = 1 << 16
 #: Pairs of quasi-Newton models with norms of groups, whose products take most of the time.
@@ -91,16 +93,16 @@ class Objective:
     def _everything_free(self) -> bool:
         return bool(self.free.all())
 
-    @cached_property
-    def judged_weight(self) -> float:
-        """What tolerances for the gradient are relative to: Σw, but at most the weight of 10,000 samples.
+    def gradient_tolerance(self, tol: float) -> float:
+        """The largest entry of the gradient at an optimum: ``tol`` times Σw, but at most the weight of 10,000 samples.
 
         What few samples say about a parameter, such as those with a rare state, does not grow with the number of the
-        others: the gradient must be small against the scores of single samples.
+        others: the gradient must be small against the scores of single samples. It is never below its own rounding.
         """
         weight, n = self.row_weight, self.problem.n_samples
-        size = effective_size(n, weight, counts=self.counts)
-        return (n if weight is None else float(weight.sum())) * min(1.0, _MOST_JUDGED / max(size, 1.0))
+        total = n if weight is None else float(weight.sum())
+        judged = total * min(1.0, _MOST_JUDGED / max(effective_size(n, weight, counts=self.counts), 1.0))
+        return max(tol * judged, min(tol, _GRADIENT_ROUNDING) * total)
 
     def full(self, x: FloatArray) -> FloatArray:
         """θ from the free parameters."""

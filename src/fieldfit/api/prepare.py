@@ -92,7 +92,7 @@ class Prepared:
 
     def gradient_tolerance(self, tol: float, beta: float | None = None) -> float:
         """The largest entry of the gradient at an optimum; ``beta`` is the largest |β|, None: that of the policy."""
-        return tol * self.objective.judged_weight * (self.bound.largest_beta if beta is None else beta)
+        return self.objective.gradient_tolerance(tol) * (self.bound.largest_beta if beta is None else beta)
 
     @property
     def least_weight(self) -> float:

@@ -131,21 +131,19 @@ class _Search:
         slopes = vectors.T @ self._gradient(x)
         curved = values >= self.flat
         lengths = np.zeros(len(values))
-        lengths[curved] = np.abs(slopes[curved] / values[curved]) * np.abs(vectors[:, curved]).max(
-            axis=0, initial=0.0
-        )
+        largest = np.abs(vectors).max(axis=0, initial=0.0)
+        lengths[curved] = np.abs(slopes[curved] / values[curved]) * largest[curved]
         few = self.landscape.by_matrix or np.count_nonzero(curved) <= _MOST_DIRECTIONS
         if few:  # those whose steps are not long keep the path where the objective falls
-            found = self._arrived(x, vectors[:, ~curved], self.flat)
-            return np.hstack([found, self._followed(x, vectors[:, curved & (lengths.max() > _SHORT)])])
+            arrived = self._arrived(x, vectors[:, ~curved], self.flat)
+            return np.hstack([arrived, self._followed(x, vectors[:, curved & (lengths.max() > _SHORT)])])
         flat = ~curved | ((values < _NEARLY_FLAT * self.flat) & (lengths > _LONG))
-        found = self._arrived(x, vectors[:, flat], _NEARLY_FLAT * self.flat)
-        if found.shape[1]:  # more would cost more than the fit
-            return found
+        arrived = self._arrived(x, vectors[:, flat], _NEARLY_FLAT * self.flat)
+        if arrived.shape[1]:  # more would cost more than the fit
+            return arrived
         long = np.flatnonzero(~flat & (lengths > _SHORT))
-        return self._followed(
-            x, vectors[:, long[: min(max(self.landscape.work // _USUAL_STEPS, 1), _MOST_DIRECTIONS)]]
-        )
+        most = min(max(self.landscape.work // _USUAL_STEPS, 1), _MOST_DIRECTIONS)
+        return self._followed(x, vectors[:, long[:most]])
 
     def _arrived(self, x: FloatArray, flat: FloatArray, curvature: float) -> FloatArray:
         """Those of the ``flat`` directions, with at most this curvature, that separate."""

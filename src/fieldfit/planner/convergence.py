@@ -163,7 +163,7 @@ def maximise(
 
 def _largest_gradient(objective: Objective, tol: Tolerance) -> float:
     """The largest entry of the gradient at which a fit has converged in any case."""
-    return (DEFAULT_TOL if tol == "statistical" else tol) * max(objective.judged_weight, 1e-300)
+    return max(objective.gradient_tolerance(DEFAULT_TOL if tol == "statistical" else tol), 1e-300)
 
 
 def to_the_end(solution: Solution, gtol: float) -> float:

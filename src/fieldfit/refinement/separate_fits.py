@@ -294,7 +294,7 @@ def fit_node(
         problem, no_penalty, start, involved, dataset.sample_weight, model.feature_units, dataset.has_counts
     )
     solution = objective.minimise(
-        gtol=DEFAULT_TOL * objective.judged_weight,
+        gtol=objective.gradient_tolerance(DEFAULT_TOL),
         max_iter=course.iterations_left,
         callback=None if course.stopped is Status.CALLBACK else course.callback,
         seed=random_state,

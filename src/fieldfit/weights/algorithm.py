@@ -261,7 +261,7 @@ class _Alternation:
         if self.exact is not None and self.method != "newton":
             near = _inverse(self.exact, self.beta, ground.scale, mixed.precision[mixed.free])
         solution = mixed.minimise(
-            gtol=gtol * ground.objective.judged_weight,
+            gtol=ground.objective.gradient_tolerance(gtol),
             max_iter=max_iter,
             method=self.method,
             l1=ground.l1,
