@@ -237,6 +237,11 @@ def seed(value: object) -> int:
     return whole
 
 
+def seed_after(value: int, number: int) -> int:
+    """The seed that is ``number`` further; 0 follows 2^64 − 1."""
+    return (value + number) % _SEEDS
+
+
 def count_of(value: object, name: str, least: int = 1, most: int | None = None) -> int:
     """A number of variables, states or samples of a model."""
     return whole_number(value, name, least, _MOST_NUMBERED if most is None else most, ModelError)
@@ -247,17 +252,17 @@ def datasets_drawn(value: object, name: str, least: int = 1) -> int:
     return whole_number(value, name, least, _MOST_DRAWN)
 
 
-def whole_numbers(values: object, name: str) -> IntArray:
+def whole_numbers(values: object, name: str, error: type[FieldfitError] = DataError) -> IntArray:
     """An array of 64-bit integers; nothing is rounded, and truth values are none. An empty list has no wrong entry."""
-    unmasked(values, name)
+    unmasked(values, name, error)
     try:
         given = array_of(values)
     except DataError:
         raise
     except ValueError:
-        raise DataError(f"{name} must be an array of integers; got lists of unequal lengths.") from None
+        raise error(f"{name} must be an array of integers; got lists of unequal lengths.") from None
     if given.size == 0 and given.ndim:
         return given.astype(np.int64)
     if given.dtype.kind not in "iu" or int(given.max()) >= 2**63:
-        raise DataError(f"{name} must be integers of at most 64 bits; got {given.dtype}.")
+        raise error(f"{name} must be integers of at most 64 bits; got {given.dtype}.")
     return given.astype(np.int64)

@@ -350,6 +350,7 @@ class FieldInference(Model):
         """Draw the modelled variables from p_θ. Conditioning variables and missing values stay the same."""
         from dataclasses import replace
 
+        random_state = seed(random_state)
         table, tables = as_table(dataset), self.log_tables(theta)
         missing = table.codes < 0
         codes = np.empty_like(table.codes)
