@@ -54,7 +54,7 @@ def test_estimators_refuse_what_is_no_seed(seed):
 
 
 def test_lengths_of_drawn_sequences():
-    with pytest.raises(ModelError, match=r"lengths, .*, must be an array of integers; got lists of unequal lengths"):
+    with pytest.raises(DataError, match=r"lengths, .*, has lists of unequal lengths"):
         CHAIN.sample(THETA, [[1, 2], [3]])
     with pytest.raises(DataError, match=r"Drawing these sequences takes at least .* bytes, and there are"):
         CHAIN.sample(THETA, [2**62, 2**62])

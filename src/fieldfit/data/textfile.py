@@ -68,7 +68,7 @@ def read_text(
     path: str | os.PathLike[str], encoding: str = "utf-8", *, too_large: str = "Give a smaller file."
 ) -> str:
     """The file as text without its byte order mark. Gzip is recognised by its first bytes, not by name."""
-    shown = file_path(path)
+    shown, encoding = file_path(path), checked_encoding(encoding)
     try:
         data: bytes | bytearray = read_bytes(path, too_large)
     except FileAccessError:
@@ -87,8 +87,6 @@ def read_text(
             ) from error
     try:
         text = data.decode(encoding).removeprefix("\ufeff")
-    except LookupError as error:
-        raise DataError(f"There is no encoding named {encoding!r}; try 'utf-8' or 'latin-1'.") from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         name = {"utf-8": "UTF-8"}.get(encoding, encoding)
@@ -99,6 +97,16 @@ def read_text(
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FileFormatError(f"{shown} is not a text file: line {line} has a zero byte. {_how_to_convert(data)}")
     return text
+
+
+def checked_encoding(encoding: object) -> str:
+    """The name of an encoding of texts."""
+    try:
+        if isinstance(encoding, str) and " ".encode(encoding) is not None:
+            return encoding
+    except (LookupError, ValueError):  # ValueError: a name with a zero byte, or one that is no Unicode text
+        pass
+    raise DataError(f"There is no encoding named {encoding!r:.80}; try 'utf-8' or 'latin-1'.")
 
 
 def _how_to_convert(data: bytes | bytearray) -> str:

@@ -90,7 +90,14 @@ def seed_of(seed: int, coordinates: Mapping[str, object]) -> int:
     >>> seed_of(0, {"lam": 0.5, "n": 100}) == seed_of(0, {"n": 100, "lam": 0.5})
     True
     """
-    return int(digest({"seed": seed, "coordinates": coordinates}, 8), 16) >> 1
+    if not isinstance(coordinates, Mapping):
+        raise SweepError(f"The coordinates are {coordinates!r:.80}; they must be a mapping from names to values.")
+    try:
+        return int(digest({"seed": seed, "coordinates": coordinates}, 8), 16) >> 1
+    except (TypeError, ValueError) as error:
+        raise SweepError(
+            f"The seed and the coordinates of a cell must be plain values (finite numbers, text, lists): {error}."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -154,10 +161,17 @@ class Sweep:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "experiment", find_experiment(self.experiment, self.folder))
+        for name in ("axes", "constants"):
+            if not isinstance(getattr(self, name), Mapping) or not all(
+                isinstance(key, str) for key in getattr(self, name)
+            ):
+                raise SweepError(
+                    f"The {name} of a sweep are {getattr(self, name)!r:.80}; they must be a mapping from names to values."
+                )
         object.__setattr__(self, "axes", {name: _axis(name, values) for name, values in self.axes.items()})
         object.__setattr__(self, "constants", dict(self.constants))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise SweepError(f"The seed of a sweep is an integer; got {self.seed!r}.")
+            raise SweepError(f"The seed of a sweep is an integer; got {self.seed!r:.80}.")
         if not self.axes:
             raise SweepError("The sweep has no axes: give at least one, such as lam = [0.1, 0.5, 1.0].")
         both = sorted(set(self.axes) & set(self.constants))
@@ -179,8 +193,10 @@ class Sweep:
         self._check_paired()
 
     def _check_warm_start(self, axis: str) -> None:
-        if axis not in self.axes:
-            raise SweepError(f"warm_start_axis is {axis!r}, which is not an axis; the axes are {list(self.axes)}.")
+        if not isinstance(axis, str) or axis not in self.axes:
+            raise SweepError(
+                f"warm_start_axis is {axis!r:.80}, which is not an axis; the axes are {list(self.axes)}."
+            )
         if not takes_start(self.experiment.function):
             raise SweepError(
                 f"The experiment {self.experiment.name!r} has no parameter 'start', so it cannot start from a "
