@@ -14,6 +14,8 @@ from fieldfit.types import Array, DataError, FieldfitError, FileAccessError, Flo
 
 #: Variables, states or samples of a model that lists can number.
 _MOST_NUMBERED = 2**31 - 1
+#: Letters of a path: more than systems take.
+_LONGEST_PATH = 4096
 #: Seeds are below this.
 _SEEDS = 2**64
 #: Datasets that one call draws: each has a seed in memory.
@@ -27,7 +29,7 @@ def whole_number(
     whole = None
     if (
         isinstance(value, SupportsInt | SupportsIndex)
-        and not (isinstance(value, bool) or is_masked(value) or is_complex(value))
+        and not (isinstance(value, bool | np.bool_) or is_masked(value) or is_complex(value))
         and getattr(value, "ndim", 0) == 0
     ):
         try:
@@ -68,7 +70,7 @@ def _finite_number(value: object) -> float | None:
     """The number as a float; None for what is none or is not finite. Texts and truth values are none."""
     if (
         not isinstance(value, SupportsFloat | SupportsIndex)
-        or isinstance(value, bool)
+        or isinstance(value, bool | np.bool_)
         or is_masked(value)
         or is_complex(value)
         or getattr(value, "ndim", 0) != 0
@@ -91,6 +93,11 @@ def real_number(value: object) -> float:
 def is_complex(value: object) -> bool:
     """Whether a number of NumPy is complex: converted to a float or an integer, it would lose its imaginary part."""
     return getattr(getattr(value, "dtype", None), "kind", "") == "c"
+
+
+def is_integer(value: object) -> TypeGuard[int | np.integer[Any]]:
+    """Whether a value is a number without digits after the point; truth values and NumPy's durations are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def truth_value(value: object, name: str) -> bool:
@@ -137,12 +144,13 @@ def file_path(value: object, what: str = "The path of a file") -> str:
         raise FileAccessError(f"{what} is text or a Path; got {value!r:.80}.")
     path = os.fsdecode(value)
     try:
-        named = b"\0" not in os.fsencode(path)
+        named = b"\0" not in os.fsencode(path) and len(path) <= _LONGEST_PATH
     except UnicodeEncodeError:
         named = False
     if not named:
         raise FileAccessError(
-            f"{what} is {path!r:.80}; no file has this name: it has a zero byte, or is not Unicode text."
+            f"{what} is {path!r:.80}; no file has this name: it has a zero byte, is not Unicode text, or has more than "
+            f"{_LONGEST_PATH:,} letters."
         )
     return path
 
@@ -166,7 +174,13 @@ def check_names(names: object, what: str, size: int) -> None:
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:
     """Whether a value has entries and their number; texts are no lists."""
-    return has_entries(value) and hasattr(value, "__len__") and not isinstance(value, str)
+    if not has_entries(value) or isinstance(value, str):
+        return False
+    try:
+        len(value)  # type: ignore[arg-type]
+    except TypeError:  # sparse arrays have a method for it that refuses
+        return False
+    return True
 
 
 def has_entries(value: object) -> TypeGuard[Iterable[Any]]:
@@ -187,15 +201,23 @@ def unmasked(value: object, name: str, error: type[FieldfitError] = DataError) -
         raise error(f"{name} has masked entries. Give values without a mask.")
 
 
-def array_of(value: object, dtype: type | None = None) -> Array:
-    """``np.asarray(value)``; `DataError` if an object fails to convert itself, whatever error its ``__array__`` raises."""
+def array_of(value: object, dtype: type | None = None, *, name: str = "An array") -> Array:
+    """``np.asarray(value)``; `DataError` for lists of unequal lengths, and for an object that fails to convert itself.
+
+    The second is so whatever error its ``__array__`` raises. ``name`` is what has such lists.
+    """
     try:
         return np.asarray(value, dtype=dtype)
     except MemoryError:
         raise
     except Exception as error:
-        if isinstance(error, TypeError | ValueError | OverflowError) and not hasattr(value, "__array__"):
-            raise
+        if not hasattr(value, "__array__"):
+            if isinstance(error, ValueError) and dtype is None:
+                raise DataError(
+                    f"{name} has lists of unequal lengths; it must be an array, or a list of values."
+                ) from None
+            if isinstance(error, TypeError | ValueError | OverflowError):
+                raise
         raise DataError(
             f"A {type(value).__name__} could not be converted to a NumPy array ({type(error).__name__}: {error}). Give an "
             "array, or a list of values."
@@ -237,27 +259,27 @@ def seed(value: object) -> int:
     return whole
 
 
+def seed_after(value: int, number: int) -> int:
+    """The seed that is ``number`` further; 0 follows 2^64 − 1."""
+    return (value + number) % _SEEDS
+
+
 def count_of(value: object, name: str, least: int = 1, most: int | None = None) -> int:
     """A number of variables, states or samples of a model."""
     return whole_number(value, name, least, _MOST_NUMBERED if most is None else most, ModelError)
 
 
-def datasets_drawn(value: object, name: str, least: int = 1) -> int:
+def datasets_drawn(value: object, name: str, least: int = 1, error: type[FieldfitError] = FieldfitError) -> int:
     """A number of datasets that are drawn and fitted: resamples, permutations or simulations."""
-    return whole_number(value, name, least, _MOST_DRAWN)
+    return whole_number(value, name, least, _MOST_DRAWN, error)
 
 
-def whole_numbers(values: object, name: str) -> IntArray:
+def whole_numbers(values: object, name: str, error: type[FieldfitError] = DataError) -> IntArray:
     """An array of 64-bit integers; nothing is rounded, and truth values are none. An empty list has no wrong entry."""
-    unmasked(values, name)
-    try:
-        given = array_of(values)
-    except DataError:
-        raise
-    except ValueError:
-        raise DataError(f"{name} must be an array of integers; got lists of unequal lengths.") from None
+    unmasked(values, name, error)
+    given = array_of(values, name=name)
     if given.size == 0 and given.ndim:
         return given.astype(np.int64)
     if given.dtype.kind not in "iu" or int(given.max()) >= 2**63:
-        raise DataError(f"{name} must be integers of at most 64 bits; got {given.dtype}.")
+        raise error(f"{name} must be integers of at most 64 bits; got {given.dtype}.")
     return given.astype(np.int64)

@@ -13,6 +13,7 @@ windows that a policy has drawn.
 
 from __future__ import annotations
 
+from fieldfit.arguments import seed
 from fieldfit.data.attribute_encoder import AttributeEncoder
 from fieldfit.data.chunks import chunk_scores
 from fieldfit.data.column_encoder import ColumnEncoder
@@ -77,5 +78,7 @@ def selected_windows(sequences: Sequences, policy: Policy | str, random_state: i
     ([0, 1, 3], [2, 2, 2], [3, 2])
     """
     checked = as_sequences(sequences)
-    drawn = as_policy(policy).bind(SequenceStructure(checked.lengths)).draw(random_state, 0, checked.n_sequences)
+    drawn = (
+        as_policy(policy).bind(SequenceStructure(checked.lengths)).draw(seed(random_state), 0, checked.n_sequences)
+    )
     return tuple(Segments(checked.offsets, _windows(part)) for part in drawn.parts)

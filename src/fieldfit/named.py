@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fieldfit.arguments import has_entries
+from fieldfit.arguments import has_entries, is_integer
 from fieldfit.types import IntArray, ModelError
 
 #: Names that a misspelt one is compared with.
@@ -18,7 +18,7 @@ _MOST_COMPARED_NAMES = 20_000
 
 def places_of(parameters: object, names: Sequence[str]) -> IntArray:
     """Indices of parameters given by names, patterns or numbers, one or many; see `places_of_each`."""
-    if isinstance(parameters, str | int | np.integer):
+    if isinstance(parameters, str) or is_integer(parameters):
         return places_of_each([parameters], names)[0]
     if has_entries(parameters):
         return np.concatenate([np.empty(0, dtype=np.int64), *places_of_each(list(parameters), names)])
@@ -41,10 +41,10 @@ def places_of_each(items: Sequence[object], names: Sequence[str]) -> list[IntArr
         if isinstance(item, str):
             known = next((where[spelling] for spelling in (item, turned(item)) if spelling in where), None)
             places = _matching(item, names) if known is None else [known]
-        elif isinstance(item, int | np.integer) and not isinstance(item, bool) and -r <= item < r:
+        elif is_integer(item) and -r <= item < r:
             places = [int(item) % r]
         else:
-            raise ModelError(f"A parameter is a name or a number from 0 to {r - 1}; got {item!r}.")
+            raise ModelError(f"A parameter is a name or a number from 0 to {r - 1}; got {item!r:.80}.")
         places_by_key.append(np.array(places, dtype=np.int64))
     return places_by_key
 
@@ -57,8 +57,8 @@ def variables_of(variables: Iterable[int | str] | str, names: Sequence[str]) -> 
         raise ModelError(f"Variables are a list of names or numbers; got {variables!r:.80}.")
     for item in many:
         if isinstance(item, str) and item not in names:
-            raise ModelError(f"There is no variable {item!r}; {nearest_names(item, names)}.")
-        if not isinstance(item, str | int | np.integer):
+            raise ModelError(f"There is no variable {item!r:.80}; {nearest_names(item, names)}.")
+        if not (isinstance(item, str) or is_integer(item)):
             raise ModelError(f"A variable is a name or a number; got {item!r:.80}.")
         numbers.append(names.index(item) if isinstance(item, str) else int(item))
     return tuple(numbers)
@@ -80,9 +80,9 @@ def _matching(pattern: str, names: Sequence[str]) -> list[int]:
         if matching:
             return matching
         raise ModelError(
-            f"No parameter has a name like {pattern!r}; {nearest_names(pattern.replace('*', ''), names)}."
+            f"No parameter has a name like {pattern!r:.80}; {nearest_names(pattern.replace('*', ''), names)}."
         )
-    raise ModelError(f"The model has no parameter {pattern!r}; {nearest_names(pattern, names)}.")
+    raise ModelError(f"The model has no parameter {pattern!r:.80}; {nearest_names(pattern, names)}.")
 
 
 def nearest_names(name: str, names: Sequence[str]) -> str:

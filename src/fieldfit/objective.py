@@ -16,6 +16,7 @@ import numpy as np
 from fieldfit.arguments import array_of, number_from_zero, real_number, unmasked
 from fieldfit.asymptotics.separation import Landscape
 from fieldfit.data.dataset import effective_size
+from fieldfit.models.memory import LARGEST_NUMBER
 from fieldfit.models.potts_coordinates import CentredCoordinates
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
@@ -44,6 +45,9 @@ _PARAMETERS_AT_A_TIME = 1 << 16
 _GROUP_PAIRS = 8
 #: Evaluations that a Hessian as a matrix may take, and parameters that it may have, for Newton steps near the optimum.
 _AFFORDABLE_EVALUATIONS, _MOST_FACTORISED = 32.0, 500
+
+#: The least variance of a penalty: squares of 1/σ², and sums of them, are finite.
+LEAST_VARIANCE = 1 / LARGEST_NUMBER
 
 #: A number for each parameter as users write it, see `by_parameter`.
 ByParameter = float | Sequence[float | None] | FloatArray | Mapping[str | None, float | None] | None
@@ -386,9 +390,10 @@ class Penalties:
         """From what users write, see `by_parameter`; None is no penalty."""
         variances, weights = repeated(np.inf, len(names)), None
         if sigma2 is not None:
-            kind = _Kind("sigma2", "must be a positive number, or None for no penalty", np.inf)
+            least = f"must be a positive number of at least {LEAST_VARIANCE:g}, or None for no penalty"
+            kind = _Kind("sigma2", least, np.inf)
             variances = by_parameter(sigma2, names, kind)
-            kind.refuse(~(variances > 0), variances, names)
+            kind.refuse(~(variances >= LEAST_VARIANCE), variances, names)
         if l1 is not None:
             kind = _Kind("l1", "must be a number of at least 0", 0.0)
             weights = by_parameter(l1, names, kind)

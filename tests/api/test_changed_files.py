@@ -48,6 +48,16 @@ def test_sizes_that_no_fit_has(saved, size, said):
         saved(lambda header, _: header["size"].update(size))
 
 
+def test_a_fit_without_free_parameters(saved):
+    with pytest.raises(FileFormatError, match="has no free parameter"):
+        saved(lambda _, arrays: arrays["free"].fill(False))
+
+
+def test_a_penalty_without_a_usable_inverse(saved):
+    with pytest.raises(FileFormatError, match="penalties that no fit has"):
+        saved(lambda _, arrays: arrays["sigma2"].fill(1e-320))
+
+
 def test_a_negative_norm_in_the_history(saved):
     def change(_, arrays):
         arrays["history"][0, 2] = -1.0

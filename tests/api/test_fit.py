@@ -326,6 +326,7 @@ def test_bad_policies(policy):
     [
         ({"sigma2": -1.0}, ModelError, "must be a positive number"),
         ({"sigma2": np.nan}, ModelError, "must be a positive number"),
+        ({"sigma2": 1e-320}, ModelError, "must be a positive number of at least 1e-150"),
         ({"sigma2": "strong"}, ModelError, "must be a positive number"),
         ({"sigma2": [1.0, 2.0]}, ModelError, "one for each of 10 parameters"),
         ({"sigma2": {"q*": 1.0}}, ModelError, "No parameter has a name like"),

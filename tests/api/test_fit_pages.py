@@ -48,6 +48,26 @@ def test_couplings_of_more_states_do_not_depend_on_the_gauge():
     assert not found.signed
 
 
+def test_couplings_of_forbidden_states_are_infinite():
+    never = -np.inf
+    for offset, expected in (
+        ([[0.0, never], [0.0, 0.0]], np.inf),
+        ([[0.0, 0.0], [0.0, never]], -np.inf),
+        ([[never, never], [0.0, 0.0]], 0.0),  # the first variable has one state, whatever the second is
+    ):
+        model = ff.MarkovRandomField([2, 2], [ff.Factor((0, 1), np.eye(2), log_offset=offset)])
+        assert model.coupling_matrix(np.ones(model.n_parameters)).values[0, 1] == expected
+    free = ff.Factor((1, 2), np.arange(6.0).reshape(3, 2) ** 2)
+    pairs = [ff.Factor((0, 1)), free, ff.Factor((0, 2), np.eye(2), log_offset=[[0.0, never], [0.0, 0.0]])]
+    model = ff.MarkovRandomField([2, 3, 2], pairs)
+    x = model.sample(np.zeros(model.n_parameters), 80, random_state=0)
+    fit = ff.fit(model, x, "PL1", sigma2=5.0)
+    values = fit.couplings().to_numpy()
+    assert values[0, 2] == np.inf
+    assert np.isfinite(values[[0, 1], [1, 2]]).all()
+    fit.plot_network()
+
+
 def test_couplings_of_chains_are_transitions():
     model = ff.BoltzmannChain(2, 3, labels=["a", "b"])
     theta = np.arange(float(model.n_parameters))

@@ -189,14 +189,14 @@ REFUSED = [
     ("is not a label", lambda: TAGGER.top_features(label=[])),
     *(("threshold is", lambda v=v: TAGGER.compact(v)) for v in (None, NAN, -1, "a")),
     ("needs a Fit", lambda: ff.CRFTagger.from_fit(NAN)),
-    ("edges must be", lambda: ff.GraphCRF(edges=UNEQUAL).fit(np.ones((3, 1)), [0, 1, 0])),
+    ("edges has lists of unequal", lambda: ff.GraphCRF(edges=UNEQUAL).fit(np.ones((3, 1)), [0, 1, 0])),
     *(
         ("neither a preset", lambda v=v: ff.CRFTagger(features=v).fit([["a b"]], [["D"]]))
         for v in (LONG, np.zeros(0), pd.NA)
     ),
     # Files
-    ("is not in", lambda: ff.find_data(LONG)),
-    ("no sweep store", lambda: sweep.open_sweep(LONG)),
+    ("no file has this name", lambda: ff.find_data(LONG)),
+    ("no file has this name", lambda: sweep.open_sweep(LONG)),
     # Chains
     *(
         (f"{name} is", lambda n=name, v=v: chains.parse_columns("a b", **{n: v}))

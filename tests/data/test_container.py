@@ -521,5 +521,5 @@ def test_what_is_no_path_is_refused_with_a_sentence(path):
 
 
 def test_a_path_with_a_zero_byte_is_a_sentence():
-    with pytest.raises(FileAccessError, match="cannot be opened: embedded null byte"):
+    with pytest.raises(FileAccessError, match="no file has this name"):
         read_container("a\0b.ff")

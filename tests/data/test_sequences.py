@@ -62,7 +62,7 @@ def test_the_callers_array_stays_writeable():
         ({"values": [1.0, 2.0, np.nan]}, "Feature 1 of sentence 0, token 1 .* is nan"),
         ({"values": [np.inf, 2.0, 1.0]}, "Feature 0 of sentence 0, token 0 .* is inf"),
         ({"values": ["a", "b", "c"]}, "must contain float64"),
-        ({"n_features": -1}, "must not be negative"),
+        ({"n_features": -1}, "n_features is -1; it must be an integer of at least 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes, words):

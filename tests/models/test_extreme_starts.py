@@ -17,3 +17,13 @@ def test_a_start_without_curvature_leads_to_the_same_optimum(policy, size):
         fit = ff.fit(model, x, policy, sigma2=1.0, start=start)
         assert fit.converged
         np.testing.assert_allclose(fit.theta, usual.theta, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "lbfgs"}, {"tol": "statistical"}], ids=str)
+@pytest.mark.parametrize("sigma2", [None, 1.0])
+def test_a_start_whose_variances_underflow(sigma2, options):
+    model = ff.BoltzmannMachine(4, biases=True)
+    x = np.random.default_rng(0).integers(0, 2, (300, 4))
+    signs = np.where(np.arange(model.n_parameters) % 2, 1.0, -1.0)
+    fit = ff.fit(model, x, "PL1", sigma2=sigma2, start=1e8 * signs, check_drift=False, **options)
+    assert np.isfinite(fit.theta).all()

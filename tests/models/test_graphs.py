@@ -72,7 +72,7 @@ def test_grid_edges(rows: int, columns: int, neighbours: int) -> None:
 )
 def test_bad_edges(edges: object, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        check_edges(4, edges)  # type: ignore[arg-type]
+        check_edges(4, edges)
 
 
 def test_edges_keep_their_order() -> None:

@@ -80,6 +80,17 @@ def test_a_coupling_on_its_way_to_infinity_does_not_set_the_widths():
     assert any("or more" in text.get_text() for text in drawing.texts)
 
 
+def test_infinite_couplings_of_forbidden_states_are_drawn_at_full_width():
+    some = W.copy()
+    some[3, 4] = some[4, 3] = np.inf
+    only = np.where(some == np.inf, some, 0.0)
+    for couplings, said in ((some, "= 2.00 or more"), (only, "= inf.")):
+        assert np.isfinite(layout(couplings)).all()
+        drawing = draw_networks(list("abcdef"), [couplings])
+        assert max(line.get_linewidth() for line in drawing.axes[0].lines) == 6.0
+        assert any(said in text.get_text() for text in drawing.texts)
+
+
 def test_norms_have_no_sign_to_explain():
     drawing = draw_networks(list("abcdef"), [np.abs(W)], signed=False)
     assert not drawing.legends

@@ -499,3 +499,37 @@ def test_a_file_of_tables_inside_tables_is_refused(tmp_path):
     (tmp_path / "deep.toml").write_text("experiment = 'fit-table'\n[axes]\n" + ".".join(["a"] * 3000) + " = [1]\n")
     with pytest.raises(SweepError, match="tables inside tables, 32 deep"):
         read_sweep(tmp_path / "deep.toml")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ".".join(["a"] * 40) + " = 1",
+        " . ".join(['"a.b"', "'c'"] * 20) + " = 1",
+        "[" + ".".join(["a"] * 40) + "]",
+        "x = { " + ".".join(["a"] * 40) + " = 1 }",
+        'x = { a = """q"""", ' + ".".join(["a"] * 40) + " = 1 }",
+    ],
+)
+def test_keys_of_many_parts_are_refused_before_the_file_is_parsed(tmp_path, monkeypatch, line):
+    def parse(_):
+        raise AssertionError("parsed")
+
+    monkeypatch.setattr("fieldfit.sweep.grid.tomllib.loads", parse)
+    (tmp_path / "deep.toml").write_text(line)
+    with pytest.raises(SweepError, match="tables inside tables, 32 deep"):
+        read_sweep(tmp_path / "deep.toml")
+
+
+def test_texts_and_comments_may_have_many_dots(tmp_path):
+    dots = "a." * 40
+    lines = [
+        'experiment = "fit-table"', f"# {dots}", "[axes]", 'policy = ["PL1"]', "[constants]",
+        f'data = "{dots}\\"{dots}"',
+        f"b = '{dots}'", f'c = """{dots}\n"{dots}"""', f"d = '''{dots}'{dots}'''", f'"{dots}" = 1',
+        "f = [0.5, " + "0.5, " * 40 + "]",
+    ]  # fmt: skip
+    (tmp_path / "dots.toml").write_text("\n".join(lines))
+    constants = read_sweep(tmp_path / "dots.toml").constants
+    assert constants["data"] == f'{dots}"{dots}'
+    assert constants[dots] == 1

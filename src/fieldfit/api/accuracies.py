@@ -31,9 +31,20 @@ from fieldfit.asymptotics.meat import mean_score
 from fieldfit.asymptotics.spatial import spatial_meat
 from fieldfit.models.problem import Problem
 from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.types import BoolArray, DataError, FloatArray, PolicyError
+from fieldfit.types import BoolArray, DataError, FieldfitError, FloatArray, PolicyError
 
 Kind = Literal["robust", "model", "spatial"]
+
+
+def checked_kind(kind: Kind) -> Kind:
+    """A kind of standard errors."""
+    if not isinstance(kind, str) or kind not in ("robust", "model", "spatial"):
+        raise FieldfitError(
+            f"Standard errors are of the kind 'robust', 'model' or 'spatial'; got {kind!r:.80}. To select parameters, use "
+            "parameters=[…]."
+        )
+    return kind
+
 
 _MOST_HESSIAN_PRODUCTS = 2_000
 #: Number of simulated datasets for model-based standard errors without matrices.

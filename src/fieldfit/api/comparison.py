@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from fieldfit.api.accuracies import score_variance
+from fieldfit.api.accuracies import checked_kind, score_variance
 from fieldfit.api.cautions import few_samples, near_optimum, without_spread
 from fieldfit.api.estimate_table import parameter_estimates
 from fieldfit.api.functionals import combination, contrast, unit_rows
@@ -131,7 +131,7 @@ def wald_test(
     Wald test: 2.5873, p = 0.1077 (χ² with 1 degree of freedom)
     """
     rows = restrictions(fit, hypothesis)
-    caution = _cautious(fit, len(rows), kind)
+    caution = _cautious(fit, len(rows), checked_kind(kind))
     _refuse_held(fit, rows, kind)
     statistic, degrees = wald_statistic(fit, rows, value, kind)
     return replace(_chi_square("Wald", statistic, degrees), caution=caution)

@@ -27,6 +27,7 @@ def coupling_table(fit: FitState) -> pd.DataFrame:
     -------
     DataFrame
         Binary fields: log odds ratios (θ of a Boltzmann machine). More states: the Frobenius norm of the centred table.
+        Infinite for pairs with forbidden states.
         Chains: transition weights.
 
     Examples

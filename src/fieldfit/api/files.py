@@ -30,7 +30,7 @@ from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import Encoder, names_of, read_encoded, read_encoder
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.models.base import Cost, Model
-from fieldfit.objective import Penalties
+from fieldfit.objective import LEAST_VARIANCE, Penalties
 from fieldfit.policies import Policy
 from fieldfit.types import Array, Arrays, ClusterError, DataError, FieldfitError, FileFormatError, Plain
 from fieldfit.weights.storing import from_plain, to_plain
@@ -206,6 +206,9 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             raise FileFormatError(f"{path} has dropped rows that no fit has.")
         if not isinstance(separated, list) or not set(separated) <= set(model.parameter_names if separated else ()):
             raise FileFormatError(f"{path} names parameters that its model does not have.")
+        free = _by_parameter(path, arrays, "free", r, np.bool_)
+        if r and not free.any():
+            raise FileFormatError(f"{path} has no free parameter, as no fit has. Save the fit again.")
         held = _by_parameter(path, arrays, "held", r, np.bool_) if "held" in arrays else None
         policy = Policy.parse(header["policy"])
         cost = None if header["cost"] is None else checked_record(Cost, header["cost"])
@@ -219,7 +222,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
             model=model,
             policy=policy,
             theta=model.check_theta(arrays["theta"]),
-            free=_by_parameter(path, arrays, "free", r, np.bool_),
+            free=free,
             penalty=_read_penalties(path, arrays, r),
             size=checked_size(header["size"]),
             convergence=replace(
@@ -296,7 +299,7 @@ def _read_start(path: str | os.PathLike[str], arrays: Arrays, r: int) -> Penalis
 
 def _read_penalties(path: str | os.PathLike[str], arrays: Arrays, r: int) -> Penalties:
     sigma2 = _by_parameter(path, arrays, "sigma2", r, np.float64)
-    if not (sigma2 > 0).all():
+    if not (sigma2 >= LEAST_VARIANCE).all():
         raise FileFormatError(f"{path} has penalties that no fit has.")
     l1 = _by_parameter(path, arrays, "l1", r, np.float64) if "l1" in arrays else None
     if l1 is not None and not ((l1 >= 0) & np.isfinite(l1)).all():

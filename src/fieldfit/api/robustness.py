@@ -104,7 +104,7 @@ def influence_on(fit: StandardErrors, source: Scores, places: IntArray) -> Float
 def influence_of_rows(fit: StandardErrors, rows: object) -> FloatArray:
     """𝓘 of some fitted samples for every parameter (rows, r): one score and one solve for each, for any r."""
     n = fit.problem.n_samples
-    chosen = np.atleast_1d(array_of(rows))
+    chosen = np.atleast_1d(array_of(rows, name="rows"))
     if chosen.shape == (0,):
         return np.empty((0, len(fit.theta)))
     if (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from fieldfit.api.accuracies import Kind, model_accuracy, robust_accuracy, spatial_accuracy
+from fieldfit.api.accuracies import Kind, checked_kind, model_accuracy, robust_accuracy, spatial_accuracy
 from fieldfit.api.cautions import (
     far_step_of,
     few_samples,
@@ -23,7 +23,7 @@ from fieldfit.api.cautions import (
 from fieldfit.api.estimate_table import EstimateTable, checked_level, half_width, parameter_estimates
 from fieldfit.api.functionals import Estimate, unit_rows, value_and_gradient
 from fieldfit.api.state import FitState
-from fieldfit.arguments import count_of, truth_value, whole_number
+from fieldfit.arguments import count_of, text_of, truth_value, whole_number
 from fieldfit.asymptotics import Accuracy, DenseAccuracy
 from fieldfit.asymptotics.accuracy import MOST_COVARIANCE_PARAMETERS
 from fieldfit.callers import warn_caller
@@ -31,7 +31,7 @@ from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
 from fieldfit.properties import cached_property
 from fieldfit.steps import stepped
-from fieldfit.types import BoolArray, ConvergenceWarning, FewSamplesWarning, FieldfitError, FloatArray, ModelError
+from fieldfit.types import BoolArray, ConvergenceWarning, FewSamplesWarning, FloatArray, ModelError
 from fieldfit.words import sentence
 
 if TYPE_CHECKING:
@@ -96,12 +96,7 @@ class StandardErrors(FitState):
         >>> fit.accuracy("model").covariance.shape
         (3, 3)
         """
-        if not isinstance(kind, str) or kind not in ("robust", "model", "spatial"):
-            raise FieldfitError(
-                f"Standard errors are of the kind 'robust', 'model' or 'spatial'; got {kind!r}. To select parameters, use "
-                f"parameters=[…]."
-            )
-        if kind not in self._accuracies:
+        if checked_kind(kind) not in self._accuracies:
             if kind == "model":
                 self._accuracies[kind] = model_accuracy(self, self.accuracy)
             else:
@@ -348,6 +343,7 @@ class StandardErrors(FitState):
         """
         checked_level(level)
         debias = truth_value(debias, "debias")
+        name = None if name is None else text_of(name, "name")
         fit = self._without_pull if debias else self
         default_name, value, slope = value_and_gradient(g, gradient, fit.theta, fit.model.parameter_names)
         if debias and fit.theta is self.theta:

@@ -20,6 +20,7 @@ from fieldfit.arguments import (
     instance_of,
     real_array,
     seed,
+    seed_after,
     truth_value,
 )
 from fieldfit.asymptotics.expectations import replicate_seeds
@@ -191,7 +192,7 @@ class _Fold:
             self.model,
             self.dataset.subset(inside),
             self.policy,
-            random_state=self.random_state + fold,
+            random_state=seed_after(self.random_state, fold),
             **self.options,
         )
         if fitted.interrupted:

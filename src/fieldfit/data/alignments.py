@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldfit import _kernels
-from fieldfit.arguments import file_path, instance_of
+from fieldfit.arguments import file_path, instance_of, number_from_zero, text_of
 from fieldfit.callers import warn_caller
 from fieldfit.data.textfile import opened_stream, read_text
 from fieldfit.threads import get_threads
@@ -185,6 +185,8 @@ def read_alignment(
     """
     shown = file_path(path)
     letters = _letters(alphabet)
+    most_gaps = number_from_zero(most_gaps, "most_gaps")
+    focus = None if focus is None else text_of(focus, "focus")
     names, sequences = _records(read_text(path), shown)
     table = np.full(256, _UNKNOWN, dtype=np.uint8)
     for code in range(ord("a"), ord("z") + 1):

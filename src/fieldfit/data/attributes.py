@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeGuard
 import numpy as np
 
 from fieldfit import _kernels
-from fieldfit.arguments import has_entries
+from fieldfit.arguments import is_list
 from fieldfit.data.label_lists import locate, offsets_of
 from fieldfit.types import DataError, FloatArray, Int32Array, IntArray
 
@@ -82,4 +82,4 @@ def sentence_lengths(sentences: object) -> list[int]:
 
 
 def _sized(value: object) -> TypeGuard[Collection[object]]:
-    return has_entries(value) and hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
+    return is_list(value) and not isinstance(value, bytes | Mapping)

@@ -27,6 +27,7 @@ from typing import IO, NoReturn
 import numpy as np
 
 from fieldfit import __version__
+from fieldfit.arguments import file_path
 from fieldfit.data.atomic import atomic_writer
 from fieldfit.data.regular import what_instead
 from fieldfit.data.textfile import MAX_RATIO, MAX_UNPACKED_BYTES
@@ -182,7 +183,7 @@ def read_container(
         raise FileFormatError(
             f"The file to read is of type {type(path).__name__}; give its path, such as 'model.ff', as text or a Path."
         )
-    return _Reader(Path(path), max_bytes).read(kind)
+    return _Reader(Path(file_path(path)), max_bytes).read(kind)
 
 
 class _Reader:

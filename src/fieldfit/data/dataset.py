@@ -141,7 +141,7 @@ class Dataset(ABC):
         >>> data.grouped(["a", "a"]).n_groups
         1
         """
-        return self if groups is None else replace(self, groups=array_of(groups))
+        return self if groups is None else replace(self, groups=array_of(groups, name="groups"))
 
     @property
     def has_counts(self) -> bool:
@@ -357,12 +357,7 @@ def checked_groups(groups: ArrayLike | None, n: int) -> IntArray | None:
     if groups is None:
         return None
     unmasked(groups, "groups")
-    try:
-        labels = array_of(groups)
-    except DataError:
-        raise
-    except ValueError:
-        raise DataError("groups has lists of unequal lengths. Give one group for each sample.") from None
+    labels = array_of(groups, name="groups")
     if labels.dtype.kind in "UMm":
         labels = labels.astype(object)
     if labels.shape != (n,):

@@ -80,6 +80,8 @@ def label_of(value: object) -> Label | None:
         return str(value).strip()
     if isinstance(value, bool | np.bool_):
         return bool(value)
+    if isinstance(value, np.timedelta64):  # NumPy counts it among the integers
+        raise ValueError("a timedelta64, not a number, a text or a boolean")
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, float | np.floating):

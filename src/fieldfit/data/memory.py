@@ -6,6 +6,9 @@ import contextlib
 import os
 from pathlib import Path
 
+from fieldfit.types import DataError
+from fieldfit.words import counted
+
 #: Files with the memory limit of a container (control groups, versions 2 and 1).
 _CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
@@ -31,3 +34,14 @@ def beyond_memory(needed: int) -> str | None:
     if memory is None or needed <= memory:
         return None
     return f"at least {needed:,} bytes, and there are {memory:,} bytes of memory"
+
+
+def refuse_beyond_memory(needed: int, what: str, advice: str) -> None:
+    """DataError if ``needed`` bytes do not fit; ``what`` takes them, and ``advice`` is a sentence on what to do."""
+    if lacking := beyond_memory(needed):
+        raise DataError(f"{what} takes {lacking}. {advice}")
+
+
+def refuse_large_draws(n: int, m: int) -> None:
+    """Refuse ``n`` draws of ``m`` variables, 32-bit codes, that do not fit."""
+    refuse_beyond_memory(4 * n * m, f"Drawing {n:,} samples of {counted(m, 'variables')}", "Draw fewer at a time.")

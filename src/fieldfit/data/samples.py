@@ -92,7 +92,7 @@ class Table(Dataset):
 
     def subset(self, rows: ArrayLike) -> Table:
         """The samples with these indices or this mask, in that order, with their weights and the same states."""
-        chosen = array_of(rows)
+        chosen = array_of(rows, name="rows")
         if chosen.dtype.kind == "b" and chosen.shape != (self.n,):
             raise DataError(f"The mask of rows has shape {chosen.shape}, and the table has {self.n} rows.")
         if chosen.dtype.kind not in "biu" and chosen.size:

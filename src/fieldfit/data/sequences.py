@@ -24,10 +24,7 @@ UNKNOWN = -1
 
 def _frozen(array: ArrayLike, dtype: type[np.int32] | type[np.int64] | type[np.float64], name: str) -> Array:
     """A read-only, contiguous, one-dimensional view of ``array``, refused where a cast would change its numbers."""
-    try:
-        given = np.asarray(array)
-    except ValueError:
-        raise DataError(f"Sequences.{name} has lists of unequal lengths; it must be a list of numbers.") from None
+    given = array_of(array, name=f"Sequences.{name}")
     if given.dtype == dtype and given.ndim == 1 and given.flags.c_contiguous:
         given = given.view()
         given.flags.writeable = False
@@ -87,6 +84,9 @@ class Sequences(Dataset):
     def __post_init__(self) -> None:
         for name, dtype in (("offsets", np.int64), ("indptr", np.int64), ("indices", np.int32), ("labels", np.int32)):
             object.__setattr__(self, name, _frozen(getattr(self, name), dtype, name))
+        for name in ("n_features", "n_labels"):
+            number = whole_number(getattr(self, name), f"Sequences.{name}", 0, error=DataError)
+            object.__setattr__(self, name, number)
         if self.values is not None:
             object.__setattr__(self, "values", _frozen(self.values, np.float64, "values"))
         _check_pointer(self.offsets, len(self.labels), "offsets", "labels")
@@ -186,7 +186,7 @@ class Sequences(Dataset):
         """
         if sample_weight is None:
             return self
-        return replace(self, sample_weight=array_of(sample_weight), weight_kind=weight_kind)
+        return replace(self, sample_weight=array_of(sample_weight, name="sample_weight"), weight_kind=weight_kind)
 
     def recode(self, codes: ArrayLike, n_features: int) -> Sequences:
         """Return the same sequences with other feature codes.
@@ -224,7 +224,7 @@ class Sequences(Dataset):
 
     def subset(self, rows: ArrayLike) -> Sequences:
         """The sentences ``rows`` (indices, repeats allowed, or a mask) in that order, with the same codes."""
-        chosen = np.atleast_1d(array_of(rows))
+        chosen = np.atleast_1d(array_of(rows, name="rows"))
         if chosen.dtype == np.bool_:
             if chosen.shape != (self.n_sequences,):
                 raise DataError(
@@ -292,8 +292,6 @@ def _check_pointer(pointer: IntArray, total: int, name: str, target: str) -> Non
 
 
 def _check_codes(codes: Int32Array, low: int, limit: int, name: str, bound: str) -> None:
-    if limit < 0:
-        raise DataError(f"Sequences.{bound} must not be negative; it is {limit}.")
     if codes.size and not (low <= int(codes.min()) and int(codes.max()) < limit):
         raise DataError(
             f"Sequences.{name} must lie in {low}..{limit - 1} ({bound} is {limit}); "

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fieldfit.arguments import array_of, has_entries
+from fieldfit.arguments import array_of, has_entries, is_integer
 from fieldfit.callers import warn_caller
 from fieldfit.data import numeric
 from fieldfit.data.alignments import Alignment
@@ -82,7 +82,7 @@ def read_table(
     if isinstance(source, Table) and sample_weight is None:
         sample_weight, weight_kind = source.sample_weight, source.weight_kind
     for what, given in (("names", names), ("columns", columns), ("leave_out", leave_out)):
-        if given is not None and (isinstance(given, str) or not has_entries(given)):
+        if (given is not None or what == "leave_out") and (isinstance(given, str) or not has_entries(given)):
             raise DataError(f"{what} is {given!r:.80}; it must be a list of columns.")
     wanted = None if states is None else _listed_states(states)
     if isinstance(source, Table) and groups is None:
@@ -298,12 +298,12 @@ def _position(raw: RawTable, place: Mapping[str, int], column: str | int) -> int
     """A text is a name. An integer is a position, unless a DataFrame has it as the name of a column."""
     if str(column) in place:
         return place[str(column)]
-    if isinstance(column, int | np.integer) and 0 <= column < raw.m:
+    if is_integer(column) and 0 <= column < raw.m:
         return int(column)
     some = ", ".join(repr(name) for name in raw.names[:10]) + (", …" if raw.m > 10 else "")
     near = closest_names(str(column), raw.names) if raw.m > 10 else []
     meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise DataError(f"There is no column {column!r} in {raw.source}.{meant} It has {some or 'no columns'}.")
+    raise DataError(f"There is no column {column!r:.80} in {raw.source}.{meant} It has {some or 'no columns'}.")
 
 
 def _group_column(raw: RawTable, j: int) -> NDArray[np.object_]:

@@ -68,16 +68,18 @@ def read_text(
     path: str | os.PathLike[str], encoding: str = "utf-8", *, too_large: str = "Give a smaller file."
 ) -> str:
     """The file as text without its byte order mark. Gzip is recognised by its first bytes, not by name."""
-    shown = file_path(path)
+    shown, encoding = file_path(path), checked_encoding(encoding)
     try:
-        data = read_bytes(path, too_large)
+        data: bytes | bytearray = read_bytes(path, too_large)
     except FileAccessError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         raise unopened(shown, "opened", error) from error
     if data[:2] == b"\x1f\x8b":
         try:
-            data = _unpacked(data, shown)
+            data = _unpacked(bytes(data), shown, too_large)
+        except FileAccessError:
+            raise
         except (OSError, EOFError, zlib.error) as error:
             raise FileFormatError(
                 f"{shown} begins like a gzip file but cannot be unpacked ({error}): it is truncated or damaged. "
@@ -85,8 +87,6 @@ def read_text(
             ) from error
     try:
         text = data.decode(encoding).removeprefix("\ufeff")
-    except LookupError as error:
-        raise DataError(f"There is no encoding named {encoding!r}; try 'utf-8' or 'latin-1'.") from error
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         name = {"utf-8": "UTF-8"}.get(encoding, encoding)
@@ -99,7 +99,17 @@ def read_text(
     return text
 
 
-def _how_to_convert(data: bytes) -> str:
+def checked_encoding(encoding: object) -> str:
+    """The name of an encoding of texts."""
+    try:
+        if isinstance(encoding, str) and " ".encode(encoding) is not None:
+            return encoding
+    except (LookupError, ValueError):  # ValueError: a name with a zero byte, or one that is no Unicode text
+        pass
+    raise DataError(f"There is no encoding named {encoding!r:.80}; try 'utf-8' or 'latin-1'.")
+
+
+def _how_to_convert(data: bytes | bytearray) -> str:
     """What to do with a file that is not text in UTF-8, by its first bytes."""
     for start, contents in _FORMATS.items():
         if data.startswith(start):
@@ -108,10 +118,12 @@ def _how_to_convert(data: bytes) -> str:
     return f"Save it as UTF-8 (in Excel: CSV UTF-8), or convert it: iconv -f {encoding} -t UTF-8 OLD > NEW."
 
 
-def _unpacked(data: bytes, shown: str) -> bytes:
-    """The contents of a gzip file, refused as soon as they are far larger than the file."""
+def _unpacked(data: bytes, shown: str, too_large: str) -> bytearray:
+    """The contents of a gzip file, refused if they are far larger than the file or than the memory.
+
+    The bytes are counted before any are kept: a file that is refused takes no memory.
+    """
     most = max(MAX_UNPACKED_BYTES, MAX_RATIO * len(data))
-    parts: list[bytes] = []
     size = 0
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         while chunk := file.read(_BYTES_AT_A_TIME):
@@ -121,8 +133,13 @@ def _unpacked(data: bytes, shown: str) -> bytes:
                     f"{shown} has {len(data):,} bytes and unpacks to more than {most:,}. If you trust the file, unpack "
                     "it yourself (gunzip) and give the unpacked file."
                 )
-            parts.append(chunk)
-    return b"".join(parts)
+    _refuse_large(f"{shown} unpacks to {size:,} bytes", size, too_large)
+    content = bytearray(size)
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        place = 0
+        while place < size:
+            place += file.readinto(memoryview(content)[place : place + _BYTES_AT_A_TIME])
+    return content
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from fieldfit.arguments import file_path
 from fieldfit.data.textfile import read_text
 from fieldfit.types import FileFormatError, FloatArray
 
@@ -138,7 +139,7 @@ class _Tokens:
     """The words of a file, one after the other. Lines are counted only when an error needs them."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.shown = os.fspath(path)
+        self.shown = file_path(path)
         self.text = read_text(path)
         self.words = self.text.split()
         self.next = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fieldfit.arguments import whole_number
+from fieldfit.arguments import seed, whole_number
 from fieldfit.threads import processors
 from fieldfit.types import FieldfitError
 
@@ -13,17 +13,13 @@ _MOST_JOBS = 2**31 - 1
 
 def seed_from_setting(random_state: object) -> int:
     """A seed: the number itself, one drawn from a generator, or a new one for None."""
-    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        if random_state < 0:
-            raise FieldfitError(f"random_state must be at least 0; got {random_state}.")
-        return int(random_state)
     if random_state is None:
         return int(np.random.default_rng().integers(2**31))
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
-    raise FieldfitError(f"random_state must be a number, a generator of numpy or None; got {random_state!r}.")
+    return seed(random_state)
 
 
 def threads_of(n_jobs: int | None) -> int | None:

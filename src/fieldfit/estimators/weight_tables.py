@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.result import Fit
+from fieldfit.arguments import instance_of
 from fieldfit.data.encoders import FeatureNames
 from fieldfit.models.chain_crf import ChainCRF
 from fieldfit.models.chain_layout import ChainLayout, label_name
@@ -100,6 +101,7 @@ def _label(model: ChainCRF, code: int) -> str:
 
 def transferred(fit: Fit, model: ChainCRF) -> FloatArray:
     """θ of ``model`` with the weights of ``fit`` wherever both models have one."""
+    instance_of(fit, Fit, "The start of a CRFTagger is a CRFTagger or a Fit")
     old = fit.model.as_crf("The start of a CRFTagger")
     label = _matched(old.labels, model.labels, old.n_labels, model.n_labels, "labels")
     feature = _matched(old.features, model.features, old.n_features, model.n_features, "features")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldfit.data.memory import refuse_large_draws
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.inference.programs import ProgramCompiler, ProgramSet, check_tables
@@ -134,6 +135,7 @@ class ExactInference:
     ) -> Int32Array:
         """``n`` independent exact draws (n, m), keyed by (seed, stream, first_row + i)."""
         codes, free = self._clamp(given)
+        refuse_large_draws(n, len(codes))
         states = np.tile(codes, (n, 1))
         if free:
             programs = self.programs(free)

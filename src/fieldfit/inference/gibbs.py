@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit import _kernels
+from fieldfit.data.memory import refuse_large_draws
 from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, Int32Array
@@ -45,6 +46,7 @@ def gibbs_sample(
     ``start`` (chains, m) are the states that the chains start from; without it they are uniform draws.
     """
     m = graph.n_variables
+    refuse_large_draws(n, m)
     cardinalities = np.array(graph.cardinalities, dtype=np.int32)
     if start is None:
         chains = max(1, min(chains, n))

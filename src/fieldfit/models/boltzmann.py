@@ -27,6 +27,7 @@ from fieldfit.models.graphs import (
     MOST_VARIABLES,
     check_edges,
     grid_edges,
+    grid_size,
     networkx_edges,
     pairwise_scopes,
 )
@@ -254,8 +255,9 @@ class BoltzmannMachine(FieldModel):
         >>> ff.BoltzmannMachine.grid(8, 8, tied=True, biases=True).parameter_names
         ['horizontal', 'vertical', 'bias']
         """
+        rows, columns = grid_size(rows, columns)
         edges, directions = grid_edges(rows, columns, neighbours)
-        if tied:
+        if truth_value(tied, "tied"):
             options["edge_groups"] = directions
             if options.get("biases"):
                 options["bias_groups"] = ["bias"] * (rows * columns)
@@ -406,7 +408,8 @@ def _groups(
     if groups is None:
         return np.arange(size, dtype=np.int32), None
     groups = sequence_of(groups, f"The groups of {what}", "a list with a label for each")
-    wrong = [label for label in groups if not isinstance(label, Hashable)]  # lists, masked entries
+    # Lists, masked entries, and records of NumPy, whose method for it refuses
+    wrong = [label for label in groups if not isinstance(label, Hashable) or isinstance(label, np.void)]
     if wrong:
         raise ModelError(f"A group of {what} is {wrong[0]!r:.80}; labels of groups are numbers or texts.")
     if len(groups) != size:

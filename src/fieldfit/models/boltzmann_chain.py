@@ -16,9 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import check_names, count_of
+from fieldfit.arguments import check_names, count_of, seed, whole_numbers
 from fieldfit.data.alphabet import LazyNames
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.memory import refuse_beyond_memory
 from fieldfit.data.packing import pack_text, unpack_text
 from fieldfit.data.sequences import Sequences
 from fieldfit.docstrings import filled
@@ -120,12 +121,12 @@ class BoltzmannChain(ChainModel):
         """``label->label``, ``^->label``, ``label:symbol``. Each name is created on access."""
         return _Names(self)
 
-    def split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def split(self, theta: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Split θ into transitions, start weights and emissions.
 
         Parameters
         ----------
-        theta : ndarray of shape (r,)
+        theta : array_like of shape (r,)
             Parameters.
 
         Returns
@@ -133,7 +134,7 @@ class BoltzmannChain(ChainModel):
         transitions : ndarray of shape (K, K)
         start : ndarray of shape (K,)
         emissions : ndarray of shape (K, V)
-            All are views of θ.
+            All are views of θ if that is an array of floats.
 
         Examples
         --------
@@ -143,13 +144,13 @@ class BoltzmannChain(ChainModel):
         >>> [part.shape for part in model.split(theta)]
         [(2, 2), (2,), (2, 3)]
         """
-        K = self.n_labels
+        theta, K = self.check_theta(theta), self.n_labels
         return theta[: K * K].reshape(K, K), theta[K * K : K * K + K], theta[K * K + K :].reshape(K, -1)
 
     def coupling_matrix(self, theta: ArrayLike) -> Couplings:
         """Return the weights of all transitions; row and column are the label before and after."""
         names = tuple(_Names(self).label(code) for code in range(self.n_labels))
-        return Couplings(names, self.split(self.check_theta(theta))[0].copy(), "transition weight", directed=True)
+        return Couplings(names, self.split(theta)[0].copy(), "transition weight", directed=True)
 
     def _checked(self, dataset: object) -> Sequences:
         sequences = super()._checked(dataset)
@@ -198,9 +199,16 @@ class BoltzmannChain(ChainModel):
         >>> drawn.n_sequences, drawn.labels.shape
         (2, (6,))
         """
-        sizes = np.asarray(lengths)
-        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or (sizes < 0).any():
+        random_state, sizes = (
+            seed(random_state),
+            whole_numbers(lengths, "lengths, the number of tokens of each sequence,", ModelError),
+        )
+        if sizes.ndim != 1 or (sizes < 0).any():
             raise ModelError(f"lengths is a list with the number of tokens of each sequence; got {lengths!r:.80}.")
+        # Labels, symbols and their places, and two uniform numbers and a score of each label for each token.
+        refuse_beyond_memory(
+            sum(sizes.tolist()) * (32 + 8 * self.n_labels), "Drawing these sequences", "Draw fewer or shorter ones."
+        )
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         unknown = np.zeros(offsets[-1], dtype=np.int32)  # labels and symbols, which are drawn
         entries = np.arange(len(unknown) + 1)
@@ -212,9 +220,10 @@ class BoltzmannChain(ChainModel):
         from dataclasses import replace
 
         sequences = self._checked(dataset)
-        random = np.random.Generator(np.random.Philox(random_state))
-        chains = self._scored(self.check_theta(theta), sequences)
-        K, B = self.n_labels, self.split(self.check_theta(theta))[2].copy()
+        random = np.random.Generator(np.random.Philox(seed(random_state)))
+        theta = self.check_theta(theta)
+        chains = self._scored(theta, sequences)
+        K, B = self.n_labels, self.split(theta)[2].copy()
         # With the symbols summed out, a label has the same score at every token.
         scores = chains.scores.copy()
         observed = B.T[symbols_of(sequences)]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fieldfit import _kernels
-from fieldfit.arguments import check_names, count_of, one_of, truth_value, whole_number, whole_numbers
+from fieldfit.arguments import check_names, count_of, one_of, seed, truth_value, whole_number, whole_numbers
 from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import fingerprint
 from fieldfit.data.observed import observed_pairs, observed_transitions
@@ -454,7 +454,7 @@ class ChainCRF(ChainModel):
         >>> model.simulate(data, theta, random_state=0).labels.shape
         (5,)
         """
-        random = np.random.Generator(np.random.Philox(random_state))
+        random = np.random.Generator(np.random.Philox(seed(random_state)))
         sequences = as_sequences(dataset)
         labels = self._gather(
             self.check_theta(theta),

@@ -4,6 +4,9 @@ Let t be the sum of the tables of two variables' common factors. Their coupling 
 which belong to the single variables. Two binary variables have one such number with a sign, t₀₀ − t₀₁ − t₁₀ + t₁₁,
 the log odds ratio given all others, here divided by (s₁ − s₀)² for states s that are numbers: θ of a Boltzmann
 machine. For more states the coupling is the Frobenius norm of the centred table.
+
+A forbidden pair of states, t = −∞, makes the coupling infinite. States that a table forbids whatever the other variable
+is belong to the single variable: their rows and columns are left out, and a variable with one state left has no coupling.
 """
 
 from __future__ import annotations
@@ -77,11 +80,20 @@ def pair_couplings(
     binary = all(states == 2 for states in graph.cardinalities)
     values = np.zeros((m, m))
     for (j, k), table in tables.items():
-        if binary:
-            strength = float(table[0, 0] - table[0, 1] - table[1, 0] + table[1, 1]) / unit
-        else:
-            left = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-            strength = float(np.sqrt(np.square(left).sum()))
-        values[j, k] = values[k, j] = strength
+        values[j, k] = values[k, j] = _coupling(table, unit if binary else None)
     what = "coupling" if binary else "strength of the coupling (Frobenius norm)"
     return Couplings(names, values, what, signed=binary)
+
+
+def _coupling(table: FloatArray, unit: float | None) -> float:
+    """The coupling of a table of log values: with a sign, divided by ``unit``, for two binary variables; else its norm."""
+    possible = table > -np.inf
+    table = table[np.ix_(possible.any(axis=1), possible.any(axis=0))]
+    if min(table.shape) < 2:
+        return 0.0
+    if unit is not None:
+        return float(table[0, 0] - table[0, 1] - table[1, 0] + table[1, 1]) / unit
+    if not np.isfinite(table).all():
+        return np.inf
+    left = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    return float(np.sqrt(np.square(left).sum()))

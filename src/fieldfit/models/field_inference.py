@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fieldfit.arguments import count_of, has_entries, one_of, seed
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.labels import label_of
 from fieldfit.data.samples import Table, as_table
 from fieldfit.inference import ExactInference, FactorGraph
 from fieldfit.inference.gibbs import BURN_IN, CHAINS, THIN, gibbs_sample
@@ -23,6 +24,8 @@ from fieldfit.policies.structure import FieldStructure
 from fieldfit.properties import cached_property
 from fieldfit.types import Array, DataError, FloatArray, Int32Array, IntArray, ModelError, WidthError
 
+#: Stands for values that can be no label of a state.
+_NO_LABEL = object()
 _NOTHING_TO_DRAW = (
     "There is nothing to draw: every joint state with the given values has the probability 0. Check log_offset and "
     "given."
@@ -350,6 +353,7 @@ class FieldInference(Model):
         """Draw the modelled variables from p_θ. Conditioning variables and missing values stay the same."""
         from dataclasses import replace
 
+        random_state = seed(random_state)
         table, tables = as_table(dataset), self.log_tables(theta)
         missing = table.codes < 0
         codes = np.empty_like(table.codes)
@@ -407,11 +411,22 @@ class FieldInference(Model):
             entries = list(given) if has_entries(given) else [given]
             if len(entries) != self.m:
                 raise ModelError(f"given has {len(entries)} entries for {self.m} variables; use None where free.")
-            items = [(v, state) for v, state in enumerate(entries) if state is not None and state == state]
-        for variable, state in items:
+            items = list(enumerate(entries))
+        for variable, value in items:
+            state = _state_of(value)
+            if state is None and not isinstance(given, dict):
+                continue
             if state not in self.states[variable]:
                 raise ModelError(
-                    f"given sets {self.names[variable]} to {state!r}; its states are {list(self.states[variable])}."
+                    f"given sets {self.names[variable]} to {value!r:.80}; its states are {list(self.states[variable])}."
                 )
             codes[variable] = self.states[variable].index(state)
         return codes
+
+
+def _state_of(value: object) -> object:
+    """The label of a state, None where it is missing."""
+    try:
+        return label_of(value)
+    except ValueError:
+        return _NO_LABEL

@@ -5,12 +5,11 @@ Edges are an array (edges, 2) of variables j < k, made without a loop over edges
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import array_of, count_of, has_entries, is_list
 from fieldfit.data.memory import memory_limit
 from fieldfit.types import IntArray, ModelError
 
@@ -39,15 +38,23 @@ def complete_edges(m: int) -> IntArray:
     return np.stack(np.triu_indices(m, 1), axis=1).astype(np.int64, copy=False)
 
 
+def grid_size(rows: object, columns: object) -> tuple[int, int]:
+    """The numbers of rows and columns of a grid."""
+    height, width = (
+        count_of(rows, "The number of rows of a grid"),
+        count_of(columns, "The number of columns of a grid"),
+    )
+    if height * width > MOST_VARIABLES:
+        raise ModelError(f"A grid has at most {MOST_VARIABLES:,} sites; got {height:,} × {width:,}.")
+    return height, width
+
+
 def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, tuple[str, ...]]:
     """Edges of a rows × columns grid with 4 or 8 neighbours and each edge's direction.
 
     Site (i, j) is variable i · columns + j. Directions: "horizontal", "vertical", "diagonal", "antidiagonal".
     """
-    rows = count_of(rows, "The number of rows of a grid")
-    columns = count_of(columns, "The number of columns of a grid")
-    if rows * columns > MOST_VARIABLES:
-        raise ModelError(f"A grid has at most {MOST_VARIABLES:,} sites; got {rows:,} × {columns:,}.")
+    rows, columns = grid_size(rows, columns)
     if not isinstance(neighbours, int | float | np.number) or neighbours not in (4, 8):
         raise ModelError(f"A grid has 4 or 8 neighbours per site; got {neighbours!r:.80}.")
     steps = [(0, 1, "horizontal"), (1, 0, "vertical")]
@@ -67,6 +74,8 @@ def grid_edges(rows: int, columns: int, neighbours: int = 4) -> tuple[IntArray, 
 
 def networkx_edges(graph: networkx.Graph) -> tuple[IntArray, tuple[str, ...]]:
     """Edges and node names of an undirected networkx graph, nodes in the graph's own order."""
+    if not all(hasattr(type(graph), name) for name in ("is_directed", "nodes", "edges", "has_edge")):
+        raise ModelError(f"from_networkx needs a networkx graph; got {graph!r:.80}.")
     if graph.is_directed():
         raise ModelError("The networkx graph is directed; a field needs an undirected one (graph.to_undirected()).")
     nodes = list(graph.nodes)
@@ -78,19 +87,19 @@ def networkx_edges(graph: networkx.Graph) -> tuple[IntArray, tuple[str, ...]]:
     return np.unique(np.sort(ends, axis=1), axis=0), tuple(map(str, nodes))
 
 
-def check_edges(m: int, edges: Sequence[object] | IntArray | None) -> IntArray:
+def check_edges(m: int, edges: object) -> IntArray:
     """The edges as pairs (j, k) with j < k in the order given (edges, 2), or all pairs for None."""
     if edges is None:
         return complete_edges(m)
     if not isinstance(edges, np.ndarray):
-        if isinstance(edges, str) or not hasattr(edges, "__iter__"):
+        if isinstance(edges, str) or not has_entries(edges):
             raise ModelError(
                 f"edges is {edges!r:.80}; it must be a list of pairs of variables, or None for all pairs."
             )
         for position, edge in enumerate(edges):
-            if isinstance(edge, str) or not hasattr(edge, "__len__") or len(edge) != 2:
+            if not is_list(edge) or len(edge) != 2:
                 raise ModelError(f"Edge {position} is {edge!r:.80}; an edge is a pair of variables.")
-    given = np.asarray(edges)
+    given = array_of(edges, name="edges")
     if (
         given.size
         and given.dtype.kind not in "iu"

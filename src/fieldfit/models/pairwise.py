@@ -46,6 +46,8 @@ _DENSE_FROM = 0.15
 MOST_EXACT_TIED = 32
 #: Curvature below which every state is certain (θ = 1e3). Numbers computed from it would underflow.
 _CERTAIN_CURVATURE = 1e-100
+#: The same for numbers in single precision.
+_CERTAIN_CURVATURE_IN_SINGLE = 1e-10
 #: Largest precision of the penalty per sample for which a preconditioner that ignores the penalty is still good.
 _WEAK_PRECISION = 0.01
 #: Samples, at least, from which a preconditioner is made.
@@ -269,6 +271,8 @@ class PairwiseProblem(Problem):
         share: SingleArray = np.exp(-np.abs(local))
         variance = share / np.square(1.0 + share) * np.float32(self.field.gap**2)
         variance *= (step * weight[:, None] * beta).astype(np.float32)
+        if not float(variance.sum(axis=0, dtype=np.float64).max(initial=0.0)) > _CERTAIN_CURVATURE_IN_SINGLE:
+            return None
         values = np.float32(self.field.state0) + np.float32(self.field.gap) * codes
         return NodeBlocks.of(values, variance, self.field, precision)
 

@@ -62,7 +62,7 @@ class SylvesterPreconditioner:
         second: FloatArray,
         precision: FloatArray,
     ) -> SylvesterPreconditioner:
-        """From v (m,), summed over samples, the mean and second moment of x, and the penalty's precision (r,)."""
+        """From v (m,), not all near 0, summed over samples, the mean and second moment of x, and the precision (r,)."""
         mean_precision = float(precision[field.edge_parameter].mean()) if len(field.edges) else 0.0
         variance = np.maximum(variance, _SMALLEST * max(float(variance.max()), 1e-300))
         root = np.sqrt(variance)

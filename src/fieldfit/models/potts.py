@@ -24,7 +24,7 @@ from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, networkx_edges, pairwise_scopes
+from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, grid_size, networkx_edges, pairwise_scopes
 from fieldfit.models.memory import refuse_parameters, refuse_tables
 from fieldfit.models.potts_blocks import blocks_are_worth_a_kernel, blocks_support
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
@@ -263,9 +263,10 @@ class Potts(FieldModel):
         >>> list(ff.Potts.grid(4, 4, 3, couplings="agree", fields=False, tied=True).parameter_names)
         ['horizontal.agree', 'vertical.agree']
         """
+        rows, columns = grid_size(rows, columns)
         edges, directions = grid_edges(rows, columns, neighbours)
         options.setdefault("names", [f"r{i}c{j}" for i in range(rows) for j in range(columns)])
-        return cls(rows * columns, q, edges, tied=directions if tied else False, **options)
+        return cls(rows * columns, q, edges, tied=directions if truth_value(tied, "tied") else False, **options)
 
     @classmethod
     def from_networkx(cls, graph: networkx.Graph, q: int, **options: Unpack[_TiedOptions]) -> Potts:

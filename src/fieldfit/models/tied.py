@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fieldfit.arguments import count_of, has_entries, real_array
+from fieldfit.arguments import count_of, has_entries, one_of, real_array, sequence_of, truth_value
 from fieldfit.data.dataset import Dataset
-from fieldfit.data.labels import checked_states
+from fieldfit.data.labels import checked_states, label_of
 from fieldfit.data.samples import as_table
 from fieldfit.inference import FactorGraph
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.ragged import Ragged
 from fieldfit.models.field import FieldModel
 from fieldfit.models.field_problem import FieldProblem
-from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges
+from fieldfit.models.graphs import MOST_VARIABLES, check_edges, grid_edges, grid_size
 from fieldfit.models.memory import LARGEST_NUMBER
 from fieldfit.models.problem import Problem
 from fieldfit.models.state_problem import StateProblem, state_supports
@@ -236,9 +236,10 @@ class TiedField(FieldModel):
             if nodes is None:
                 raise ModelError("Give the number of nodes m, or covariates with one row for each node.")
             m = len(nodes)
+        m = count_of(m, "The number of nodes m")
         if nodes is not None and len(nodes) != m:
             raise ModelError(f"The covariates have {len(nodes)} rows; expected one for each of the {m} nodes.")
-        pairs = check_edges(m, np.asarray(edges))
+        pairs = check_edges(m, edges)
         node_names = _covariate_names(covariate_names, 0 if nodes is None else nodes.shape[1], "z", "covariate_names")
         with_one = np.ones((m, 1)) if nodes is None else np.column_stack([np.ones(m), nodes])
         names = ["bias", *node_names]
@@ -259,11 +260,10 @@ class TiedField(FieldModel):
                 for name in _covariate_names(edge_covariate_names, extra.shape[1], "e", "edge_covariate_names")
             ]
         table = _coupling(coupling, states)
-        labels = np.full(len(pairs), coupling) if edge_groups is None else np.asarray(edge_groups, dtype=str)
-        if len(labels) != len(pairs):
-            raise ModelError(
-                f"edge_groups has {len(labels)} labels; expected one for each of the {len(pairs)} edges."
-            )
+        given = [coupling] * len(pairs) if edge_groups is None else _texts(edge_groups, "edge_groups")
+        if len(given) != len(pairs):
+            raise ModelError(f"edge_groups has {len(given)} labels; expected one for each of the {len(pairs)} edges.")
+        labels = np.array(given, dtype=object)
         kinds = list(dict.fromkeys(labels.tolist()))
         _refuse_repeated([*names, *(label + name for label in kinds for name in edge_names)])
         for label in kinds:
@@ -314,6 +314,8 @@ class TiedField(FieldModel):
         >>> ff.TiedField.grid(64, 64, states=(-1, 1), coupling="product", triples=True).parameter_names
         ['bias', 'horizontal', 'vertical', 'triple']
         """
+        rows, columns = grid_size(rows, columns)
+        directions, triples = truth_value(directions, "directions"), truth_value(triples, "triples")
         edges, labels = grid_edges(rows, columns, neighbours)
         if covariates is not None:
             array = _array(covariates, "covariates must be numbers, code categories as 0 and 1 first")
@@ -548,9 +550,25 @@ def _columns(values: ArrayLike, what: str) -> FloatArray:
 def _covariate_names(names: Sequence[str] | None, count: int, letter: str, what: str) -> list[str]:
     if names is None:
         return [f"{letter}{number}" for number in range(count)]
-    if len(names) != count or len(set(names)) != count:
-        raise ModelError(f"{what} has {len(names)} names; expected {count}, all different.")
-    return list(map(str, names))
+    texts = _texts(names, what)
+    if len(texts) != count or len(set(texts)) != count:
+        raise ModelError(f"{what} has {len(texts)} names; expected {count}, all different.")
+    return texts
+
+
+def _texts(values: object, what: str) -> list[str]:
+    """Names or labels as texts; lists and other things that have no plain text are none."""
+    return [_text(value, what) for value in sequence_of(values, what, "a list of names")]
+
+
+def _text(value: object, what: str) -> str:
+    try:
+        label = label_of(value)
+    except ValueError as error:
+        raise ModelError(f"{what} has {value!r:.80}: {error}.") from None
+    if label is None:
+        raise ModelError(f"{what} has {value!r:.80}; names are texts or numbers.")
+    return str(label)
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:
@@ -565,11 +583,9 @@ def _refuse_repeated(names: Sequence[str]) -> None:
 
 def _coupling(coupling: str, states: Sequence[object], k: int = 2) -> FloatArray:
     """The feature of k sites: 1 where their states are equal, or the product of the states."""
-    if coupling == "agree":
+    if one_of(coupling, "coupling", ("agree", "product"), ModelError) == "agree":
         digits = np.indices((len(states),) * k)
         return np.asarray((digits == digits[0]).all(axis=0), dtype=np.float64)
-    if coupling != "product":
-        raise ModelError(f"The coupling is {coupling!r}; it must be 'agree' or 'product'.")
     if not all(isinstance(state, int | float | np.integer | np.floating) for state in states):
         raise ModelError(f"A coupling 'product' needs states that are numbers; got {list(states)}. Use 'agree'.")
     values = np.array(states, dtype=np.float64)

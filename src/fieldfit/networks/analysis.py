@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.finished_parts import Kept
+from fieldfit.arguments import whole_number
 from fieldfit.networks.bootstrap import bootstrap
 from fieldfit.networks.centrality import centrality, predictability
 from fieldfit.networks.centrality_intervals import centrality_intervals
@@ -204,6 +205,7 @@ def analyse(
     Pairs whose coupling differs from 0 at a false discovery rate of 5%, with or without an edge: 1 (debiased estimates).
     Predictability (normalised accuracy): mean 0.60, largest x0 (0.60).
     """
+    resamples = whole_number(resamples, "resamples", 0)
     answers = read_responses(data)
     network = nodewise_network(answers, gamma=gamma, rule=rule, progress=progress if not resamples else None)
     edges = edge_intervals(answers, network, level=level)

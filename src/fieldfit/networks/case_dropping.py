@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.estimate_table import checked_level
-from fieldfit.arguments import count_of, function_or_none, number_from_zero, seed
+from fieldfit.arguments import datasets_drawn, function_or_none, number_from_zero, seed
+from fieldfit.data.memory import refuse_beyond_memory
 from fieldfit.networks.centrality import MEASURES, centralities
 from fieldfit.networks.nodewise import checked_gamma, checked_rule, chosen_regressions
 from fieldfit.networks.resampling import Progress, batches, subsets
@@ -149,8 +150,10 @@ def case_dropping(
     combine = checked_rule(rule)
     gamma = checked_gamma(gamma)
     function_or_none(progress, "progress")
-    resamples = count_of(resamples, "The number of resamples")
+    resamples = datasets_drawn(resamples, "The number of resamples", error=ModelError)
     answers = checked_for_regressions(read_responses(data))
+    needed = 8 * len(_SHARES) * resamples * len(MEASURES)
+    refuse_beyond_memory(needed, f"The result of {resamples:,} resamples", "Use fewer.")
     rows, counts = answers.distinct[0], answers.counts
     n = int(counts.sum())
     whole = centralities(combine(chosen_regressions(rows, counts[None].astype(np.float64), gamma)[0][0]))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.api.finished_parts import Kept, kept_parts
-from fieldfit.arguments import function_or_none, seed
+from fieldfit.arguments import function_or_none, seed, sequence_of
 from fieldfit.networks.intervals import false_discovery_rates
 from fieldfit.networks.network import Network
 from fieldfit.networks.nodewise import checked_gamma, checked_rule, chosen_regressions, resampled_networks
@@ -254,10 +254,10 @@ def _two_groups(answers: Responses, groups: tuple[str, str] | None) -> dict[str,
     shown = ", ".join(map(repr, parts))
     if groups is None and len(parts) != 2:
         raise DataError(f"There are {len(parts)} groups ({shown}); name the two to compare in groups=(…, …).")
-    chosen = list(parts) if groups is None else [str(group) for group in groups]
+    chosen = list(parts) if groups is None else list(map(str, sequence_of(groups, "groups", "two groups")))
     for label in chosen:
         if label not in parts:
-            raise DataError(f"There is no group {label!r}; the groups are {shown}.")
+            raise DataError(f"There is no group {label!r:.80}; the groups are {shown}.")
     if len(set(chosen)) != 2:
         raise DataError(f"The groups to compare are {chosen}; give two different ones.")
     return {label: parts[label] for label in chosen}

@@ -17,7 +17,7 @@ from fieldfit.api.advice import current_advice
 from fieldfit.api.moments import central_moments, triplets_of
 from fieldfit.api.result import Fit
 from fieldfit.api.runaway import DRIFT, allowed_difference, drift_of
-from fieldfit.arguments import instance_of, seed, whole_number
+from fieldfit.arguments import instance_of, seed, seed_after, whole_number
 from fieldfit.callers import warn_caller
 from fieldfit.data.samples import Table
 from fieldfit.inference.gibbs import gibbs_sample
@@ -210,9 +210,8 @@ def compare_moments(
     drawn = gibbs_sample(model.graph, tables, draws, random_state, start=start)
     # With a second mode, chains that start from the data may stay near them. Chains from random states find the other
     # mode.
-    elsewhere = gibbs_sample(model.graph, tables, min(draws, _ELSEWHERE), random_state + 1, chains=_CHAINS).mean(
-        axis=0
-    )
+    other = seed_after(random_state, 1)
+    elsewhere = gibbs_sample(model.graph, tables, min(draws, _ELSEWHERE), other, chains=_CHAINS).mean(axis=0)
     places = triplets_of(len(names), random)
     pairs = np.stack(np.triu_indices(len(names), 1), axis=1)
     sides = [central_moments(sample.astype(np.float64), pairs, places) for sample in (rows, drawn)]

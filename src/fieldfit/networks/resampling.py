@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fieldfit.arguments import count_of
+from fieldfit.arguments import datasets_drawn
 from fieldfit.networks.logistic_paths import LENGTH
-from fieldfit.types import FloatArray, IntArray
+from fieldfit.types import FloatArray, IntArray, ModelError
 
 #: Most networks that are estimated together, and most bytes of their paths.
 _MOST_RESAMPLES_AT_ONCE, _MOST_PATH_BYTES = 16, 1 << 27
@@ -56,7 +56,7 @@ def permuted_groups(counts: IntArray, size: int, random: np.random.Generator) ->
 
 def batches(draw: Draw, count: int, m: int, progress: Progress | None, of_two: bool = False) -> Iterator[FloatArray]:
     """Weights (b, rows) of ``count`` draws in batches that fit into memory; ``of_two``: a draw is two weightings."""
-    count = count_of(count, "The number of resamples")
+    count = datasets_drawn(count, "The number of resamples", error=ModelError)
     each = 2 if of_two else 1
     at_once = max(1, min(_MOST_RESAMPLES_AT_ONCE, _MOST_PATH_BYTES // (8 * m * LENGTH * (m + 2))) // each)
     for start in range(0, count, at_once):

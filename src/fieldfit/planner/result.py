@@ -174,7 +174,7 @@ class Plan:
         >>> str(plan.fit("PL1 >> optimal(1)").estimator)
         'PL1 >> optimal(1)'
         """
-        return self.survey.request.fitted(policy or self.best, **options)
+        return self.survey.request.fitted(self.best if policy is None else policy, **options)
 
     @property
     def _least(self) -> float | None:

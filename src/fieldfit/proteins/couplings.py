@@ -64,6 +64,7 @@ def frobenius_norms(couplings: FloatArray, leave_out: int | None = 0) -> FloatAr
     """
     centred = zero_sum(couplings)
     if leave_out is not None:
+        leave_out = whole_number(leave_out, "leave_out", 0)
         kept = np.arange(centred.shape[1]) != leave_out
         centred = centred[:, kept][:, :, kept]
     norms: FloatArray = np.sqrt(np.square(centred).sum(axis=(1, 2)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldfit.arguments import is_list, whole_number
 from fieldfit.report.figures import BLUE, INK, MUTED, figure
 from fieldfit.types import FloatArray, ModelError
 
@@ -25,6 +26,8 @@ _FAR_COUPLING = 5.0
 DRAWN_FOR_EACH = 2
 #: Inches of one panel, and of the list of names.
 _PANEL, _LIST = 5.6, 2.1
+#: Seeds of layouts: what networkx takes.
+_LARGEST_SEED = 2**32 - 1
 
 
 def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
@@ -37,12 +40,11 @@ def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
     m = len(couplings)
     graph: networkx.Graph = networkx.Graph()
     graph.add_nodes_from(range(m))
-    largest = widest(couplings)
-    strength = np.minimum(np.abs(couplings), largest)
+    share = _shares(couplings, widest(couplings))
     # Weak springs between all variables keep those without edges near the others.
     for j in range(m):
         for k in range(j + 1, m):
-            graph.add_edge(j, k, weight=0.03 + (strength[j, k] / largest if largest else 0.0))
+            graph.add_edge(j, k, weight=0.03 + share[j, k])
     places = networkx.spring_layout(graph, seed=seed, iterations=300, weight="weight", k=1.6 / np.sqrt(m))
     points = np.array([places[j] for j in range(m)])
     points -= points.mean(axis=0)
@@ -57,13 +59,21 @@ def layout(couplings: FloatArray, seed: int = 0) -> FloatArray:
 def widest(couplings: FloatArray) -> float:
     """The strength that is drawn at full width: the largest one, without outliers.
 
-    A diverging coupling (separated data) would make all other edges thin.
+    A diverging coupling (separated data) would make all other edges thin. Infinite if all couplings are infinite, as those
+    of forbidden states are; 0 without couplings.
     """
     strengths = np.abs(couplings[np.isfinite(couplings) & (couplings != 0)])
     if not len(strengths):
-        return 0.0
+        return float(np.abs(couplings).max(initial=0.0))
     usual = float(np.quantile(strengths, 0.75))
     return float(strengths[strengths <= _FAR_COUPLING * usual].max())
+
+
+def _shares(couplings: FloatArray, largest: float) -> FloatArray:
+    """The share (m, m) of the full width of each edge."""
+    strengths = np.abs(couplings)
+    shares = (strengths > 0).astype(np.float64)
+    return np.divide(strengths, largest, out=shares, where=strengths < largest)
 
 
 def strongest_of(couplings: FloatArray, count: int) -> FloatArray:
@@ -137,10 +147,14 @@ def draw_networks(
     -------
     Figure
     """
-    if clusters is not None and len(clusters) != len(names):
-        raise ModelError(
-            f"There are {len(names)} variables and {len(clusters)} clusters; give one for each variable."
-        )
+    if clusters is not None:
+        if not is_list(clusters):
+            raise ModelError(f"clusters is {clusters!r:.80}; it must be a list with one for each variable, or None.")
+        if len(clusters) != len(names):
+            raise ModelError(
+                f"There are {len(names)} variables and {len(clusters)} clusters; give one for each variable."
+            )
+    seed = whole_number(seed, "seed", 0, _LARGEST_SEED)
     positions = layout(np.mean([np.abs(w) for w in couplings], axis=0), seed)
     largest = widest(np.stack(couplings))
     beyond = any(bool((np.abs(w) > largest).any()) for w in couplings)
@@ -184,7 +198,7 @@ def _draw(
     size = radius(len(shown))
     axes.set_axis_off()
     axes.set_aspect("equal")
-    pairs = np.argwhere(np.triu(couplings, 1) != 0)
+    pairs, shares = np.argwhere(np.triu(couplings, 1) != 0), _shares(couplings, largest)
     lines = {(j, k): _around(positions, j, k, 1.3 * size) for j, k in pairs.tolist()}
     # Curves around other variables may leave the square of the variables.
     beyond = max((float(np.abs(line - 0.5).max()) - 0.5 for line in lines.values()), default=0.0)
@@ -192,7 +206,7 @@ def _draw(
     axes.set_xlim(-margin, 1 + margin)
     axes.set_ylim(-margin, 1 + margin)
     for (j, k), line in sorted(lines.items(), key=lambda drawn: abs(couplings[drawn[0]])):
-        share = min(1.0, abs(couplings[j, k]) / largest)
+        share = shares[j, k]
         positive = couplings[j, k] > 0
         axes.plot(
             line[:, 0], line[:, 1], color=BLUE if positive else RED, zorder=1,

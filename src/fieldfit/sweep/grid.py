@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,16 @@ Scalar = str | int | float | bool | None
 
 #: Tables and lists inside each other in a sweep file, at most.
 _MAX_DEPTH = 32
+#: Text of one line in a TOML file, which ends with the line at the latest, and a part of a key such as a."b".c.
+_TOML_TEXT = r'"(?:[^"\\\n]|\\.)*+(?:"|(?=\n)|\Z)|\'[^\'\n]*+(?:\'|(?=\n)|\Z)'
+_TOML_PART = rf"(?:[A-Za-z0-9_-]++|{_TOML_TEXT})"
+_TOML_PARTS = re.compile(_TOML_PART, re.DOTALL)
+#: Texts of several lines, comments, and keys; a number or a text by itself counts as a key of one or two parts.
+_TOML_TOKENS = re.compile(
+    rf'"""(?:[^\\]|\\.)*?(?:"{{3,5}}|\Z)|\'\'\'.*?(?:\'{{3,5}}|\Z)|#[^\n]*'
+    rf"|(?P<key>{_TOML_PART}(?:[ \t]*\.[ \t]*{_TOML_PART})*+)",
+    re.DOTALL,
+)
 _KEYS = {"name", "experiment", "seed", "version", "warm_start_axis", "paired", "constants", "axes"}
 _RANGE_KEYS = {"start", "stop", "count", "scale"}
 _MOST_SWEEP_CELLS = 1_000_000
@@ -79,7 +90,14 @@ def seed_of(seed: int, coordinates: Mapping[str, object]) -> int:
     >>> seed_of(0, {"lam": 0.5, "n": 100}) == seed_of(0, {"n": 100, "lam": 0.5})
     True
     """
-    return int(digest({"seed": seed, "coordinates": coordinates}, 8), 16) >> 1
+    if not isinstance(coordinates, Mapping):
+        raise SweepError(f"The coordinates are {coordinates!r:.80}; they must be a mapping from names to values.")
+    try:
+        return int(digest({"seed": seed, "coordinates": coordinates}, 8), 16) >> 1
+    except (TypeError, ValueError) as error:
+        raise SweepError(
+            f"The seed and the coordinates of a cell must be plain values (finite numbers, text, lists): {error}."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -143,10 +161,17 @@ class Sweep:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "experiment", find_experiment(self.experiment, self.folder))
+        for name in ("axes", "constants"):
+            if not isinstance(getattr(self, name), Mapping) or not all(
+                isinstance(key, str) for key in getattr(self, name)
+            ):
+                raise SweepError(
+                    f"The {name} of a sweep are {getattr(self, name)!r:.80}; they must be a mapping from names to values."
+                )
         object.__setattr__(self, "axes", {name: _axis(name, values) for name, values in self.axes.items()})
         object.__setattr__(self, "constants", dict(self.constants))
         if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise SweepError(f"The seed of a sweep is an integer; got {self.seed!r}.")
+            raise SweepError(f"The seed of a sweep is an integer; got {self.seed!r:.80}.")
         if not self.axes:
             raise SweepError("The sweep has no axes: give at least one, such as lam = [0.1, 0.5, 1.0].")
         both = sorted(set(self.axes) & set(self.constants))
@@ -168,8 +193,10 @@ class Sweep:
         self._check_paired()
 
     def _check_warm_start(self, axis: str) -> None:
-        if axis not in self.axes:
-            raise SweepError(f"warm_start_axis is {axis!r}, which is not an axis; the axes are {list(self.axes)}.")
+        if not isinstance(axis, str) or axis not in self.axes:
+            raise SweepError(
+                f"warm_start_axis is {axis!r:.80}, which is not an axis; the axes are {list(self.axes)}."
+            )
         if not takes_start(self.experiment.function):
             raise SweepError(
                 f"The experiment {self.experiment.name!r} has no parameter 'start', so it cannot start from a "
@@ -308,8 +335,10 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     """
     file = Path(file_path(path))
     try:
-        document = tomllib.loads(read_bytes(file).decode("utf-8"))
-    except FileAccessError:
+        text = read_bytes(file).decode("utf-8")
+        _refuse_long_keys(text, file)
+        document = tomllib.loads(text)
+    except (FileAccessError, SweepError):
         raise
     except FileNotFoundError:
         raise FileAccessError(f"There is no sweep file {file}. Check the path.") from None
@@ -321,9 +350,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     ) as error:  # bad syntax, bad text, a number with thousands of digits, deep nesting
         raise SweepError(f"{file} is not a TOML file: {error}.") from None
     if _deeper_than(_MAX_DEPTH, document):
-        raise SweepError(
-            f"{file} has tables inside tables, {_MAX_DEPTH} deep. The values of a sweep are numbers, texts and lists."
-        )
+        raise _too_deep(file)
     unknown = sorted(set(document) - _KEYS)
     if unknown:
         raise SweepError(f"{file} has the unknown key {unknown[0]!r}; a sweep has the keys {sorted(_KEYS)}.")
@@ -339,6 +366,19 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
             raise SweepError(f"{file} lacks {key!r}: a sweep needs an experiment and [axes].")
     document["axes"] = {name: _range(name, values) for name, values in document["axes"].items()}
     return Sweep(**{"name": file.stem, **document}, folder=file.resolve().parent)
+
+
+def _refuse_long_keys(text: str, file: Path) -> None:
+    """Refuse keys of many parts before the file is parsed: time and memory of tomllib grow with their square."""
+    for token in _TOML_TOKENS.finditer(text):
+        if token["key"] and len(_TOML_PARTS.findall(token["key"])) > _MAX_DEPTH:
+            raise _too_deep(file)
+
+
+def _too_deep(file: Path) -> SweepError:
+    return SweepError(
+        f"{file} has tables inside tables, {_MAX_DEPTH} deep. The values of a sweep are numbers, texts and lists."
+    )
 
 
 def _range(name: str, values: object) -> object:

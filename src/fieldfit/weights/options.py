@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal
 
-from fieldfit.arguments import has_entries, one_of, truth_value
+from fieldfit.arguments import has_entries, number_from_zero, one_of, truth_value
 from fieldfit.types import PolicyError
 
 
@@ -73,13 +73,10 @@ class AutoWeights:
         for name in ("max_rounds", "most_exact", "probes"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Integral):
-                raise PolicyError(f"{name} of the automatic weights is {value!r}; it must be an integer.")
-        gamma: object = self.gamma
+                raise PolicyError(f"{name} of the automatic weights is {value!r:.80}; it must be an integer.")
         tol: object = self.tol
-        if not isinstance(gamma, Real) or not 0 <= self.gamma < float("inf"):
-            raise PolicyError(
-                f"gamma of the automatic weights is {self.gamma!r:.80}; it must be finite and at least 0."
-            )
+        gamma = number_from_zero(self.gamma, "gamma of the automatic weights", PolicyError)
+        object.__setattr__(self, "gamma", gamma)
         if not isinstance(tol, Real) or not self.tol > 0:
             raise PolicyError(f"tol of the automatic weights is {self.tol!r:.80}; it must be positive.")
         for name in ("max_rounds", "probes"):

@@ -328,6 +328,10 @@ def check_sum(laws: tuple[Law, ...], owner: str) -> None:
     """Refuse a sum without groups, with the same independent term twice, or that never selects anything."""
     from fieldfit.policies.laws.independent import Independent
 
+    if not isinstance(laws, tuple) or not all(isinstance(law, Law) for law in laws):
+        raise PolicyError(
+            f"The groups of {owner} are {laws!r:.80}; they must be a tuple of laws. Policy.parse reads text."
+        )
     if not laws:
         raise PolicyError(f"{owner[0].upper()}{owner[1:]} has no component: it needs at least one term, such as PL1.")
     check_distinct(tuple(law.term for law in laws if isinstance(law, Independent)), owner)
