@@ -99,6 +99,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> "Any":
     import importlib
 
+    import fieldfit.forks  # noqa: F401, before any import that a fork must wait for
+
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value

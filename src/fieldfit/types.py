@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import fieldfit.forks  # noqa: F401, every part of fieldfit imports this module: forks wait from then on
+
 FloatArray = NDArray[np.float64]
 SingleArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]

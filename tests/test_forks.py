@@ -1,0 +1,105 @@
+"""Forks while other threads import for fieldfit: the new process finds no module locked."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+# The alarm ends processes that wait for a lock. `fieldfit.value` is imported from a module of the test.
+BEGIN = """
+import os, signal, sys, threading
+import fieldfit
+from fieldfit import forks
+sys.path.insert(0, sys.argv[1])
+signal.alarm(40)
+forks._LONGEST_WAIT = 1000.0
+fieldfit._HOMES["value"] = "late"
+
+def end(child):
+    _, status = os.waitpid(child, 0)
+    sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+WHILE_ANOTHER_THREAD_IMPORTS = """
+fieldfit.begun = threading.Event()
+thread = threading.Thread(target=lambda: fieldfit.value)
+thread.start()
+fieldfit.begun.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    os._exit(fieldfit.value)
+end(child)
+"""
+
+LATE = """
+import logging, time
+import fieldfit
+fieldfit.begun.set()
+time.sleep(0.05)
+logging.getLogger("late")  # its lock is also taken before a fork
+value = 7
+"""
+
+FROM_AN_IMPORT = """
+import late
+"""
+
+FORKS = """
+import os, sys, threading, time
+import fieldfit
+
+def waits():
+    frame = sys._current_frames().get(thread.ident)
+    return frame is not None and frame.f_code.co_name == "acquire"
+
+thread = threading.Thread(target=lambda: fieldfit.value, daemon=True)
+thread.start()
+while not waits():
+    time.sleep(0.001)
+child = os.fork()
+if not child:
+    os._exit(7)
+sys.modules["__main__"].end(child)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "late"), [(WHILE_ANOTHER_THREAD_IMPORTS, LATE), (FROM_AN_IMPORT, FORKS)], ids=["another", "own"]
+)
+def test_a_fork_waits_for_imports_of_other_threads_unless_they_wait_for_it(tmp_path, program, late):
+    (tmp_path / "late.py").write_text(late)
+    code = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", BEGIN + program, str(tmp_path)]
+    ran = subprocess.run(code, capture_output=True, text=True, timeout=100, check=False)
+    assert (ran.returncode, ran.stderr) == (7, "")
+
+
+@pytest.mark.slow
+def test_a_process_forked_during_the_first_fit_of_another_thread_fits():
+    code = """
+import os, signal, sys, threading, time
+import fieldfit
+import numpy as np
+
+def fit():
+    return fieldfit.fit(fieldfit.BoltzmannMachine(3), np.eye(3, dtype=int), "PL1 >> optimal", sigma2=1.0).theta.tobytes()
+
+thread = threading.Thread(target=fit)
+thread.start()
+children = []
+while thread.is_alive() and len(children) < 4:
+    time.sleep(0.05)
+    children.append(os.fork())
+    if not children[-1]:
+        signal.alarm(60)
+        fit()
+        os._exit(7)
+thread.join()
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 7 for child in children))
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
