@@ -18,7 +18,7 @@ _MOST_COMPARED_NAMES = 20_000
 
 def places_of(parameters: object, names: Sequence[str]) -> IntArray:
     """Indices of parameters given by names, patterns or numbers, one or many; see `places_of_each`."""
-    if isinstance(parameters, str) or is_integer(parameters):
+    if isinstance(parameters, str | int | np.integer):
         return places_of_each([parameters], names)[0]
     if has_entries(parameters):
         return np.concatenate([np.empty(0, dtype=np.int64), *places_of_each(list(parameters), names)])

@@ -90,6 +90,10 @@ REFUSED = [
     ("leave_out is", lambda: networks.read_responses(X, leave_out=None)),
     ("no column", lambda: networks.read_responses(X, columns=DURATIONS)),
     ("groups is", lambda: networks.compare_groups(ANSWERS, by="group", groups=NAN)),
+    ("There are 2 variables and 3 clusters", lambda: networks.draw(NETWORK, clusters=np.zeros((3, 0)))),
+    ("no answers for the network", lambda: networks.draw(NETWORK, data={})),
+    ("refine takes a fit", lambda: ff.refine(ff, "optimal")),
+    ("X must be a list of sentences", lambda: ff.CRFTagger(sigma2=1.0).fit(SPARSE, TAGS)),
     ("clusters is", lambda: networks.draw(NETWORK, clusters=NAN)),
     *(("resamples is", lambda v=v: networks.analyse(X, resamples=v)) for v in (EMPTY, pd.NA)),
     ("resamples is", lambda: networks.case_dropping(X, resamples=10**9)),
@@ -100,6 +104,22 @@ REFUSED = [
     *(("given", lambda v=v: MODEL.sample(np.zeros(6), 2, given=v)) for v in (np.zeros((3, 0)), FRAME, [RECORD[0]] * 3)),
     *(("Standard errors are of the kind", lambda v=v: FIT.wald_test("a:b", kind=v)) for v in (EMPTY, RECORD, FRAME)),
     *(("name is", lambda v=v: FIT.functional("a", name=v)) for v in (EMPTY, pd.NA)),
+    # Long values are cut
+    *((n, lambda n=n: ff.fit(MODEL, X, **{n: LONG})) for n in
+      ("policy", "fixed", "progress", "shards", "checkpoint", "max_iter", "method")),
+    *((n, lambda n=n: FIT.table(**{n: LONG})) for n in ("level", "kind")),
+    *(("no column", lambda n=n: ff.fit(MODEL, X, **{n: LONG})) for n in ("sample_weight", "groups")),
+    ("no parameter", lambda: FIT.table(parameters=LONG)),
+    ("names", lambda: ff.BoltzmannMachine(3, names=LONG)),
+    ("names", lambda: ff.BoltzmannMachine(3, names=np.full((300, 3), 0.5))),
+    ("progress", lambda: ff.fit(MODEL, X, progress=np.zeros((60, 3)))),
+    ("column", lambda: networks.read_responses(ANSWERS, by=LONG)),
+    ("column", lambda: networks.read_responses(ANSWERS, columns=[LONG])),
+    ("experiment", lambda: sweep.Sweep(LONG, {"a": [1]})),
+    ("paired", lambda: sweep.Sweep("fit-table", {"a": [1]}, paired=LONG)),
+    ("template", lambda: chains.parse_templates(LONG)),
+    ("alphabet", lambda: proteins.read_alignment("never read", alphabet=LONG)),
+    ("budget", lambda: ff.plan(MODEL, X, LONG)),
 ]  # fmt: skip
 
 

@@ -318,7 +318,9 @@ def bootstrap_fit(
     usual = "groups" if dataset.groups is not None else "parametric" if dataset.n_copies == 1 else "rows"
     chosen = usual if kind is None else kind
     if not isinstance(chosen, str) or chosen not in _RESAMPLINGS:
-        raise FieldfitError(f"A bootstrap is of the kind {', '.join(map(repr, _RESAMPLINGS))} or None; got {kind!r}.")
+        raise FieldfitError(
+            f"A bootstrap is of the kind {', '.join(map(repr, _RESAMPLINGS))} or None; got {kind!r:.80}."
+        )
     check, draw = _RESAMPLINGS[chosen]
     dataset = check(dataset)
     slim = replace(fit, prepared=None, refinement=fit.refinement and replace(fit.refinement, working=None))

@@ -76,12 +76,12 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike):
-            raise FieldfitError(f"checkpoint is {self.path!r}; it must be the path of a file, or a Checkpoint.")
+            raise FieldfitError(f"checkpoint is {self.path!r:.80}; it must be the path of a file, or a Checkpoint.")
         file_path(self.path, "The path of a checkpoint")
         truth_value(self.resume, "resume")
         number = isinstance(self.every, int | float) and not isinstance(self.every, bool)
         if not (number and self.every >= 0):
-            raise FieldfitError(f"every is {self.every!r}; it must be a number of seconds of at least 0.")
+            raise FieldfitError(f"every is {self.every!r:.80}; it must be a number of seconds of at least 0.")
 
 
 def as_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Checkpoint | None:

@@ -179,7 +179,7 @@ def wald_statistic(fit: StandardErrors, rows: FloatArray, value: object, kind: K
     if wanted.shape not in ((), (1,), (len(rows),)) or not np.isfinite(wanted).all():
         raise ModelError(
             f"The hypothesis has {len(rows)} restriction{'s' if len(rows) > 1 else ''}; value must be one finite number, "
-            f"or one for each, and is {value!r}."
+            f"or one for each, and is {value!r:.80}."
         )
     if not rows.any(axis=1).all():
         raise ModelError("A restriction has only coefficients that are 0; it needs at least one other number.")
@@ -271,7 +271,7 @@ def score_test(fit: StandardErrors, parameters: object = None) -> HypothesisTest
         raise ModelError("The score test is for a fit with fixed parameters: fit with fixed={name: value}.")
     wrong = np.setdiff1d(a, fixed)
     if len(wrong):
-        raise ModelError(f"The parameter {fit.model.parameter_names[int(wrong[0])]!r} is not fixed in this fit.")
+        raise ModelError(f"The parameter {fit.model.parameter_names[int(wrong[0])]!r:.80} is not fixed in this fit.")
     objective = fit.needed.objective
     fit.dense_accuracy()  # raises an error for too many parameters
     bread, meat = robust_moments(objective.problem, fit.theta, score_variance(fit))
@@ -373,7 +373,7 @@ def _embed(full: Fit, null: Fit) -> tuple[FloatArray, IntArray]:
     estimated = np.zeros(len(full.theta), dtype=bool)
     for name, value, is_free in zip(null.model.parameter_names, null.theta, null.free, strict=True):
         if name not in where:
-            raise ModelError(f"The null model has a parameter {name!r}, which the full one does not have.")
+            raise ModelError(f"The null model has a parameter {name!r:.80}, which the full one does not have.")
         embedded[where[name]] = value
         estimated[where[name]] = is_free
     restricted = np.flatnonzero(full.free & ~estimated)
@@ -533,7 +533,7 @@ def discoveries(
 
     one_of(method, "The method", ("bh", "by"))
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
-        raise FieldfitError(f"The false discovery rate must be between 0 and 1; got {level!r}.")
+        raise FieldfitError(f"The false discovery rate must be between 0 and 1; got {level!r:.80}.")
     frame = parameter_estimates(fit, kind=kind, parameters=parameters).frame()  # the warning of few samples is below
     tested = frame["p"].notna().to_numpy()
     q = np.full(len(frame), np.nan)

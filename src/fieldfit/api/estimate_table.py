@@ -110,7 +110,7 @@ def two_sided(z: FloatArray, degrees: float = math.inf) -> FloatArray:
 def checked_level(level: float) -> float:
     """A confidence level."""
     if not (isinstance(level, int | float | np.number) and 0 < level < 1):
-        raise FieldfitError(f"The confidence level must be between 0 and 1; got {level!r}.")
+        raise FieldfitError(f"The confidence level must be between 0 and 1; got {level!r:.80}.")
     return float(level)
 
 

@@ -198,7 +198,7 @@ def _read_fit(path: str | os.PathLike[str]) -> Fit:
     header, arrays = read_container(path)
     try:
         if header.get("kind") != "fit":
-            raise FileFormatError(f"{path} holds {header.get('kind')!r}, not a fit.")
+            raise FileFormatError(f"{path} holds {header.get('kind')!r:.80}, not a fit.")
         model, encoder = _read_model(path, header, arrays)
         r = model.n_parameters
         dropped, separated = arrays["dropped_rows"], header["separated"]
@@ -256,7 +256,7 @@ def _read_model(path: str | os.PathLike[str], header: Plain, arrays: Arrays) -> 
     models, kind = find_models(), header["model_kind"]
     if kind not in models:
         raise FileFormatError(
-            f"{path} contains a model of the kind {kind!r}, which this version does not have (it has {sorted(models)})."
+            f"{path} contains a model of the kind {kind!r:.80}, which this version does not have (it has {sorted(models)})."
         )
     names = header["model"].get("names")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
@@ -327,7 +327,7 @@ def _by_parameter(path: str | os.PathLike[str], arrays: Arrays, name: str, r: in
     """An array with an entry for each of the ``r`` parameters."""
     array = arrays[name]
     if array.shape != (r,) or array.dtype != dtype:
-        raise FileFormatError(f"{path} has an array {name!r} that does not belong to its {r} parameters.")
+        raise FileFormatError(f"{path} has an array {name!r:.80} that does not belong to its {r} parameters.")
     return array
 
 

@@ -76,7 +76,7 @@ class PartsKeeper(FileKeeper):
         self._rows[name] = first + shape[0]
         whole = (self.saved or {}).get(name, np.zeros(0))
         if whole.dtype != np.float64 or whole.ndim == 0 or whole[first : first + shape[0]].shape != shape:
-            raise FieldfitError(f"{self._path} is damaged: its array {name!r} is not one of this computation.")
+            raise FieldfitError(f"{self._path} is damaged: its array {name!r:.80} is not one of this computation.")
         return whole[first : first + shape[0]]
 
     def _keep(self, *, last: bool) -> None:

@@ -160,7 +160,7 @@ def value_and_gradient(
         place = places_of(g, names)
         if len(place) != 1:
             raise ModelError(
-                f"functional estimates one number, and {g!r} names {len(place)} parameters: use "
+                f"functional estimates one number, and {g!r:.80} names {len(place)} parameters: use "
                 f"fit.table(parameters={g!r}), or their sum {{{g!r}: 1}}."
             )
         return str(names[place[0]]), float(theta[place[0]]), unit_rows(place, r)[0]
@@ -281,7 +281,8 @@ def contrast(text: str, names: Sequence[str]) -> str | dict[str, float]:
         name = next((spelling for spelling in (part, turned(part)) if spelling in known), None)
         if name is None:
             raise ModelError(
-                f"In {text!r}, {part!r} is not a parameter; {nearest_names(part, names)}. Write a name, or a contrast with "
+                f"In {text!r:.80}, {part!r:.80} is not a parameter; {nearest_names(part, names)}. Write a "
+                "name, or a contrast with "
                 f"spaces around its signs such as 'a - b' or '2*a + b'."
             )
         coefficients[name] = coefficients.get(name, 0.0) + sign * factor
@@ -331,5 +332,5 @@ class NamedFunctionals:
         rows = np.stack([gradient for _, _, gradient in evaluated])
         empty = [name for name, row in zip(shown, rows, strict=True) if not row.any()]
         if empty:
-            raise ModelError(f"The functional {empty[0]!r} does not depend on any parameter: its variance is 0.")
+            raise ModelError(f"The functional {empty[0]!r:.80} does not depend on any parameter: its variance is 0.")
         return shown, rows

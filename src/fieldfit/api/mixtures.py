@@ -177,7 +177,9 @@ def family_mixtures(model: FieldModel, theta: ArrayLike, families: Sequence[str]
 def _single_terms(families: Sequence[str]) -> list[Policy]:
     """Parse the families as policies of one law with λ = β = 1; other policies do not have the moments of a family."""
     if isinstance(families, str) or not isinstance(families, Sequence) or not families:
-        raise PolicyError(f"families must be a list such as ['PL1', 'FL'] with at least one entry; got {families!r}.")
+        raise PolicyError(
+            f"families must be a list such as ['PL1', 'FL'] with at least one entry; got {families!r:.80}."
+        )
     policies = [as_policy(family) for family in families]
     for policy in policies:
         if len(policy.laws) != 1 or policy.laws[0].unit()[0] != policy.laws[0]:

@@ -155,7 +155,7 @@ def plan(
     )  # fmt: skip
     compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
     if compared is not None and not isinstance(compared, Sequence):
-        raise PolicyError(f"policies is {policies!r}; it must be a policy or a list of policies, or None.")
+        raise PolicyError(f"policies is {policies!r:.80}; it must be a policy or a list of policies, or None.")
     with forecast("plan"):
         return make_plan(
             Request(

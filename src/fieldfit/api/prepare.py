@@ -222,7 +222,7 @@ def starting_point(
     initial = np.zeros(model.n_parameters) if start is None else _sparsely_copied(model.check_theta(start))
     free = np.ones(model.n_parameters, dtype=bool)
     if fixed is not None and not isinstance(fixed, Mapping):
-        raise ModelError(f"fixed is {fixed!r}; it must be a mapping from names of parameters to values.")
+        raise ModelError(f"fixed is {fixed!r:.80}; it must be a mapping from names of parameters to values.")
     if fixed:
         try:
             places_by_name = places_of_each(list(fixed), model.parameter_names)
@@ -235,7 +235,7 @@ def starting_point(
             except (TypeError, ValueError):
                 number = np.nan
             if not np.isfinite(number):
-                raise ModelError(f"fixed gives {name!r} the value {value!r}; it must be a finite number.")
+                raise ModelError(f"fixed gives {name!r:.80} the value {value!r:.80}; it must be a finite number.")
             initial[places], free[places] = number, False
         if not free.any():
             raise ModelError("All parameters are fixed; there is nothing to fit.")

@@ -79,7 +79,7 @@ def as_callback(progress: Callable[[Progress], object] | bool, max_iter: int) ->
         return None
     if progress is not True:
         if not callable(progress):
-            raise FieldfitError(f"progress must be True, False or a function; got {progress!r}.")
+            raise FieldfitError(f"progress must be True, False or a function; got {progress!r:.80}.")
         return progress
     lines = ProgressLines(max_iter)
 

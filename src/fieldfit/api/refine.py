@@ -72,7 +72,7 @@ def refine(fit: Fit, second: SecondStage | Policy | str = "optimal") -> Fit:
     >>> str(better.estimator)
     'PL1 >> optimal'
     """
-    if not hasattr(fit, "refinement"):
+    if not isinstance(fit, Fit):
         raise PolicyError(f"refine takes a fit, such as fieldfit.fit(model, data, 'PL1'); got {type(fit).__name__}.")
     return _second(fit, as_second(second), StageSettings())
 

@@ -71,7 +71,7 @@ def read_refinement(header: Plain, first_theta: FloatArray) -> Refinement:
     for name, kind in get_type_hints(type(account)).items():
         value = getattr(account, name)
         if type(value) not in ((int, float) if kind is float else (kind,)):
-            raise DataError(f"'{name}' of the second stage is {value!r}; it must be of the type {kind.__name__}.")
+            raise DataError(f"'{name}' of the second stage is {value!r:.80}; it must be of the type {kind.__name__}.")
         if kind is float:
             float(value)
     return Refinement(staged.second, first_theta, account, None, test)

@@ -112,7 +112,7 @@ def influence_of_rows(fit: StandardErrors, rows: object) -> FloatArray:
         or chosen.dtype.kind not in "iu"
         or (chosen.size and not -n <= chosen.min() <= chosen.max() < n)
     ):
-        raise ModelError(f"Fitted samples are numbers from 0 to {n - 1}; got {rows!r}.")
+        raise ModelError(f"Fitted samples are numbers from 0 to {n - 1}; got {rows!r:.80}.")
     scores = _scores_of(fit, chosen % n)
     accuracy = fit.accuracy()
     if isinstance(accuracy, DenseAccuracy):
@@ -235,7 +235,7 @@ def influential(fit: StandardErrors, k: int = 10, *, parameters: object = None) 
 def checked_number(k: object) -> int:
     """Check the number of samples to show."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ModelError(f"The number of samples to show must be an integer of at least 1; got {k!r}.")
+        raise ModelError(f"The number of samples to show must be an integer of at least 1; got {k!r:.80}.")
     return int(k)
 
 

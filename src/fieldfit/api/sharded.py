@@ -45,7 +45,7 @@ class Place:
         if shards is not None and (
             isinstance(shards, bool) or not isinstance(shards, int | np.integer) or shards < 1
         ):
-            raise FieldfitError(f"shards is {shards!r}; it must be an integer of at least 1.")
+            raise FieldfitError(f"shards is {shards!r:.80}; it must be an integer of at least 1.")
         if backend is None:
             return None if shards is None else cls(LocalBackend(), int(shards))
         return cls(as_backend(backend), None if shards is None else int(shards))

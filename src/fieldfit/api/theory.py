@@ -102,7 +102,7 @@ def theory(
     if isinstance(estimator, Staged):
         if formula != "exact":
             raise PolicyError(
-                f"The formula {formula!r} of the paper is not defined for a second stage; use formula='exact'."
+                f"The formula {formula!r:.80} of the paper is not defined for a second stage; use formula='exact'."
             )
         _check_resolved(model, vector, estimator, random_state)
         of_policy = partial(theory, model, vector, method=method, n_simulated=n_simulated, random_state=random_state)

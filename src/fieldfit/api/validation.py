@@ -115,7 +115,7 @@ def cross_validate(
     several = isinstance(sigma2, list | tuple | np.ndarray) and has_entries(sigma2)
     penalties: list[ByParameter] = list(cast("Sequence[ByParameter]", sigma2)) if several else [sigma2]
     if not isinstance(folds, int | np.integer) or folds < 2:
-        raise FieldfitError(f"Cross-validation needs an integer of at least 2 folds; got {folds!r}.")
+        raise FieldfitError(f"Cross-validation needs an integer of at least 2 folds; got {folds!r:.80}.")
     lines, losses = [], []
     weight: FloatArray | None = None
     group: IntArray | None = None

@@ -243,7 +243,7 @@ class Asymptotics:
 def efficiency(covariance: FloatArray, reference: FloatArray, kind: str, basis: FloatArray | None = None) -> float:
     """Size of a covariance matrix relative to a reference, on the span of ``basis`` (r, d), or everywhere."""
     if kind not in KINDS:
-        raise ModelError(f"efficiency is measured by 'det', 'root', 'trace' or 'mean'; got {kind!r}.")
+        raise ModelError(f"efficiency is measured by 'det', 'root', 'trace' or 'mean'; got {kind!r:.80}.")
     if np.isinf(np.diag(covariance)).any():
         return math.inf
     if np.array_equal(covariance, reference) and reference.any():

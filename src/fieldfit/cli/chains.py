@@ -93,7 +93,7 @@ def load_labeller(path: Path) -> FittedTagger | SymbolTagger:
         return SymbolTagger(fitted)
     if fitted.encoder is None:
         raise ModelError(
-            f"{path} is a fit of the kind {fitted.model.kind!r}, which cannot label sentences. Give a file saved by "
+            f"{path} is a fit of the kind {fitted.model.kind!r:.80}, which cannot label sentences. Give a file saved by "
             f"fieldfit fit crf or fieldfit fit boltzmann-chain."
         )
     return FittedTagger(fitted, fitted.encoder)

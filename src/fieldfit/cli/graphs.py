@@ -56,7 +56,9 @@ class GraphOptions:
             names = nodes.column(self.identifier, "--id")
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
-                raise DataError(f"{path}: two nodes are called {twice!r} in the column of --id. Names must differ.")
+                raise DataError(
+                    f"{path}: two nodes are called {twice!r:.80} in the column of --id. Names must differ."
+                )
         return nodes
 
     def names(self, nodes: Nodes) -> list[str]:
@@ -105,7 +107,9 @@ class Nodes:
             from fieldfit.named import nearest_names
             from fieldfit.types import DataError
 
-            raise DataError(f"{option}: {self.path} has no column {name!r}; {nearest_names(name, list(self.cells))}.")
+            raise DataError(
+                f"{option}: {self.path} has no column {name!r:.80}; {nearest_names(name, list(self.cells))}."
+            )
         return self.cells[name]
 
     def numbers(self, names: Sequence[str], *, impute: bool) -> FloatArray:

@@ -98,7 +98,7 @@ class PlanOptions:
         try:
             return float(self.sigma2)
         except ValueError:
-            raise ModelError(f"--sigma2 is {self.sigma2!r}; give a positive number, or none.") from None
+            raise ModelError(f"--sigma2 is {self.sigma2!r:.80}; give a positive number, or none.") from None
 
 
 @dataclass(frozen=True)

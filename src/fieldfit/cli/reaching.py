@@ -70,7 +70,7 @@ def _resolved(address: Address) -> list[str]:
     if isinstance(answer, OSError):
         reason = answer.strerror or answer
         raise ClusterError(
-            f"The host {address.host!r} of --cluster {address.text} cannot be found ({reason}). Check it."
+            f"The host {address.host!r:.80} of --cluster {address.text} cannot be found ({reason}). Check it."
         )
     return answer
 

@@ -32,7 +32,7 @@ def as_states(text: str) -> tuple[str | float, ...]:
         number = as_number(part)
         states.append(part if number is None else number)
     if len(states) < 2:
-        raise ModelError(f"--states {text!r} has {len(states)} states; give at least two, such as 0,1.")
+        raise ModelError(f"--states {text!r:.80} has {len(states)} states; give at least two, such as 0,1.")
     return tuple(states)
 
 
@@ -112,7 +112,7 @@ def graph_variables(text: str | None) -> list[str]:
     if match:
         return [f"x{v}" for v in range(int(match[1]) * int(match[2]))]
     if text is None or text.startswith("grid"):
-        raise ModelError(f"--edges {text!r} is not a grid; write grid:8x8, or grid:8x8:8 for eight neighbours.")
+        raise ModelError(f"--edges {text!r:.80} is not a grid; write grid:8x8, or grid:8x8:8 for eight neighbours.")
     pairs = [ends for _, ends in _pairs_in(text)]
     numbered = [ends for ends in pairs if all(_WHOLE.fullmatch(end) for end in ends)]
     if numbered and len(numbered) >= len(pairs) - 1:  # the first line may have the names of the columns
@@ -150,7 +150,7 @@ def _edges_from_file(path: str, names: Sequence[str]) -> list[tuple[int, int]]:
             continue  # the names of the columns
         if unknown:
             raise DataError(
-                f"{path}, line {number}: there is no variable {unknown[0]!r}. Use its name, or numbers from 0 "
+                f"{path}, line {number}: there is no variable {unknown[0]!r:.80}. Use its name, or numbers from 0 "
                 f"to {len(names) - 1}."
             )
         edges.append((place[ends[0]], place[ends[1]]))
@@ -168,10 +168,10 @@ def as_given(items: Sequence[str], names: Sequence[str], states: Sequence[Sequen
         name, equals, text = item.rpartition("=")
         if not equals or name not in names:
             shown = ", ".join(list(names)[:8]) + (", …" if len(names) > 8 else "")
-            raise ModelError(f"--given {item!r} does not name a variable; write name=state with one of: {shown}.")
+            raise ModelError(f"--given {item!r:.80} does not name a variable; write name=state with one of: {shown}.")
         state_of_text = {str(state): state for state in states[list(names).index(name)]}
         if text not in state_of_text:
-            raise ModelError(f"--given {item!r}: the states of {name} are {', '.join(state_of_text)}.")
+            raise ModelError(f"--given {item!r:.80}: the states of {name} are {', '.join(state_of_text)}.")
         given[name] = state_of_text[text]
     return given
 

@@ -83,7 +83,8 @@ class AlignmentRecord:
         has = self.place < alignment.n and alignment.names[self.place] == self.focus
         if not has or alignment.focus not in (None, self.place):
             raise DataError(
-                f"The fit has the focus sequence {self.focus!r}, number {self.place} of its sequences (counted from 0), "
+                f"The fit has the focus sequence {self.focus!r:.80}, number {self.place} of its sequences "
+                "(counted from 0), "
                 "and this alignment has another one. Give the alignment that was fitted."
             )
         return replace(chosen, focus=self.place, positions=self.positions)

@@ -83,7 +83,8 @@ class Alignment:
             )
         if codes.size and not (codes.min() >= 0 and codes.max() < len(self.alphabet)):
             raise DataError(
-                f"The codes are {codes.min()} to {codes.max()}; they are places in the alphabet {self.alphabet!r}, 0 to "
+                f"The codes are {codes.min()} to {codes.max()}; they are places in the alphabet "
+                f"{self.alphabet!r:.80}, 0 to "
                 f"{len(self.alphabet) - 1}."
             )
         if (len(self.names), len(self.columns)) != codes.shape:
@@ -208,10 +209,13 @@ def read_alignment(
         if not first:
             first, length = name, len(codes)
             if length == 0:
-                raise FileFormatError(f"The sequence {name!r} of {shown} has no column: it has no upper case letter.")
+                raise FileFormatError(
+                    f"The sequence {name!r:.80} of {shown} has no column: it has no upper case letter."
+                )
         if len(codes) != length:
             raise FileFormatError(
-                f"The sequence {name!r} of {shown} has {len(codes)} columns, and {first!r} has {length} (upper case "
+                f"The sequence {name!r:.80} of {shown} has {len(codes)} columns, and {first!r:.80} has "
+                f"{length} (upper case "
                 f"letters and dashes count, lower case letters and dots do not). {_how_to_align(sequences)}"
             )
         if (codes == _UNKNOWN).any():
@@ -221,8 +225,8 @@ def read_alignment(
             kept.append(name)
     if not rows:
         raise FileFormatError(
-            f"Every sequence of {shown} has letters outside the alphabet {letters!r}, such as "
-            f"{_outside(sequences[0], table)!r} in {first!r}. {_other_alphabet(sequences, letters)}"
+            f"Every sequence of {shown} has letters outside the alphabet {letters!r:.80}, such as "
+            f"{_outside(sequences[0], table)!r:.80} in {first!r:.80}. {_other_alphabet(sequences, letters)}"
         )
     matrix = np.stack(rows)
     if letters == ALPHABETS["protein"]:
@@ -255,13 +259,13 @@ def _focus(
     if len(wanted) > 1 or len(texts) > 1:
         which = f": {', '.join(map(repr, sorted(wanted)[:3]))}" if len(wanted) > 1 else ""
         raise DataError(
-            f"{shown} has {max(len(wanted), len(texts))} different sequences with the name {focus!r}{which}. Give the "
+            f"{shown} has {max(len(wanted), len(texts))} different sequences with the name {focus!r:.80}{which}. Give the "
             "focus sequence a name of its own."
         )
     name = next(iter(wanted), None)
     if name not in kept:
         why = "has letters outside the alphabet" if name in dropped else "is not there"
-        raise DataError(f"The focus sequence {focus!r} {why} in {shown}; the first one is {kept[0]!r}.")
+        raise DataError(f"The focus sequence {focus!r:.80} {why} in {shown}; the first one is {kept[0]!r:.80}.")
     return kept.index(name), texts.pop()
 
 
@@ -394,7 +398,8 @@ def _letters(alphabet: str) -> str:
     _refuse_alphabet(letters)
     if any(letter.islower() for letter in letters):
         raise DataError(
-            f"The alphabet {alphabet!r} has lower case letters, which are insertions in alignments; write the letters of "
+            f"The alphabet {alphabet!r:.80} has lower case letters, which are insertions in alignments; write "
+            "the letters of "
             "columns in upper case."
         )
     return letters
@@ -405,11 +410,12 @@ def _refuse_alphabet(letters: str) -> None:
     instance_of(letters, str, "The alphabet is a text")
     if len(letters) < 2 or len(set(letters)) != len(letters) or any(ord(letter) > 127 for letter in letters):
         raise DataError(
-            f"The alphabet is {letters!r}; use {', '.join(map(repr, ALPHABETS))}, or different letters with the gap first."
+            f"The alphabet is {letters!r:.80}; use {', '.join(map(repr, ALPHABETS))}, or different letters "
+            "with the gap first."
         )
     if letters[0].isalnum():
         raise DataError(
-            f"The alphabet {letters!r} begins with {letters[0]!r}. Its first character is the gap, which scores of "
+            f"The alphabet {letters!r:.80} begins with {letters[0]!r:.80}. Its first character is the gap, which scores of "
             f"contacts, mutations and lists of couplings leave out: use {'-' + letters.replace('-', '')!r}, also for an "
             "alignment without gaps."
         )
@@ -444,9 +450,9 @@ def _records(text: str, shown: str) -> tuple[list[str], list[bytes]]:
             raise FileFormatError(f"Sequence {number} of {shown} has no identifier after '>'.")
         sequence = "".join(letters.split())
         if not sequence:
-            raise FileFormatError(f"The sequence {words[0]!r} of {shown} is empty; the file may be truncated.")
+            raise FileFormatError(f"The sequence {words[0]!r:.80} of {shown} is empty; the file may be truncated.")
         if not sequence.isascii():
-            raise FileFormatError(f"The sequence {words[0]!r} of {shown} has characters that are not letters.")
+            raise FileFormatError(f"The sequence {words[0]!r:.80} of {shown} has characters that are not letters.")
         names.append(words[0])
         sequences.append(sequence.encode())
     return names, sequences

@@ -29,7 +29,9 @@ class Alphabet:
             raise DataError("The names of an alphabet must be all strings or all integers, not both.")
         if kinds - {str, int}:
             other = next(name for name in self.names if type(name) not in (str, int))
-            raise DataError(f"A name must be a string or an integer; got {other!r}. Convert it with str() or int().")
+            raise DataError(
+                f"A name must be a string or an integer; got {other!r:.80}. Convert it with str() or int()."
+            )
         if len(self.codes) != len(self.names):
             raise DataError("The names of an alphabet must differ from each other.")
 

@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 
+from fieldfit.arguments import is_list
 from fieldfit.data.alphabet import Alphabet
 from fieldfit.data.label_lists import Label, check_unknown, encode_labels, flatten_labels, offsets_of
 from fieldfit.data.packing import pack_names, unpack_names
@@ -25,6 +26,8 @@ class ArrayEncoder:
     @classmethod
     def fit(cls, X: Sequence[object], y: Sequence[Sequence[Label]]) -> tuple[ArrayEncoder, Sequences]:
         """Learn the labels; returns the encoder and the sentences encoded. Matrices may be numpy's or SciPy's."""
+        if not is_list(X):
+            raise DataError(f"X must be a list of sentences; got {type(X).__name__}.")
         if len(X) == 0:
             raise DataError("There are no sentences to learn from.")
         width = _matrix(X[0], 0).shape[1]

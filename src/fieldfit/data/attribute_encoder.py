@@ -179,7 +179,7 @@ class AttributeEncoder:
             for token in np.flatnonzero(codes == UNKNOWN).tolist():
                 if text.labels[token] is not None:
                     raise DataError(
-                        f"{text.source}, line {text.lines[token]}: the label {text.labels[token]!r} is not one of "
+                        f"{text.source}, line {text.lines[token]}: the label {text.labels[token]!r:.80} is not one of "
                         f"the {len(self.labels)} labels of the training data."
                     )
         return codes

@@ -399,7 +399,7 @@ class ColumnEncoder:
 
     def _label_codes(self, text: ColumnText, unknown: str | None) -> Int32Array:
         if unknown not in (None, "mark", "error"):
-            raise DataError(f"unknown_labels must be 'mark' or 'error'; got {unknown!r}.")
+            raise DataError(f"unknown_labels must be 'mark' or 'error'; got {unknown!r:.80}.")
         if text.n_columns != self.n_columns:
             return np.full(text.n_tokens, UNKNOWN, dtype=np.int32)
         values = text.values[self.label_column]
@@ -408,7 +408,7 @@ class ColumnEncoder:
             token = int(np.flatnonzero(codes < 0)[0])
             label = values[text.codes[self.label_column][token]]
             raise DataError(
-                f"{text.place(token)}: the label {label!r} is not one of the {len(self.labels)} training labels."
+                f"{text.place(token)}: the label {label!r:.80} is not one of the {len(self.labels)} training labels."
             )
         return codes
 
@@ -528,13 +528,13 @@ def _check_columns(spec: FeatureSpec, text: ColumnText, label_column: int | None
     for column in spec.columns:
         if column >= text.n_columns:
             raise DataError(
-                f"The features {spec.name!r} read column {column} (counted from 0). A token of "
+                f"The features {spec.name!r:.80} read column {column} (counted from 0). A token of "
                 f"{text.sources[0][0]} has {counted(text.n_columns, 'columns')}. Give the columns "
                 f"of training, in the same order, in a list of sentences (predict_single takes one sentence)."
             )
         if column == label_column:
             raise DataError(
-                f"The features {spec.name!r} read column {column} (counted from 0), and in {text.sources[0][0]} that "
+                f"The features {spec.name!r:.80} read column {column} (counted from 0), and in {text.sources[0][0]} that "
                 f"column has the labels. Give tokens with {counted(column + 1, 'columns')} before the label, for example "
                 "(word, part of speech), or other features."
             )

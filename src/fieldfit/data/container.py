@@ -105,7 +105,7 @@ def _check_storable(value: object, where: str, depth: int) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise FileFormatError(f"{where} has the key {key!r}: keys in a saved file must be text.")
+                raise FileFormatError(f"{where} has the key {key!r:.80}: keys in a saved file must be text.")
             _check_storable(item, f"{where}[{key!r}]", depth + 1)
     elif isinstance(value, list | tuple):
         for position, item in enumerate(value):
@@ -120,17 +120,17 @@ def _check_storable(value: object, where: str, depth: int) -> None:
 def _storable_array(name: str, array: Array) -> Array:
     if not isinstance(name, str) or not _ARRAY_NAME.fullmatch(name):
         raise FileFormatError(
-            f"{name!r} cannot name an array in a file: use up to 100 letters, digits, '_', '-' and '.', "
+            f"{name!r:.80} cannot name an array in a file: use up to 100 letters, digits, '_', '-' and '.', "
             "and do not begin with '-' or '.'."
         )
     array = np.asarray(array, order="C")
     if array.dtype.str not in _DTYPES or array.dtype.fields is not None:
         raise FileFormatError(
-            f"The array {name!r} has dtype {array.dtype}, which a saved file cannot contain: "
+            f"The array {name!r:.80} has dtype {array.dtype}, which a saved file cannot contain: "
             "convert it to booleans, integers or floating-point numbers of at most 64 bits."
         )
     if array.ndim > MAX_DIMENSIONS:
-        raise FileFormatError(f"The array {name!r} has {array.ndim} dimensions: at most {MAX_DIMENSIONS}.")
+        raise FileFormatError(f"The array {name!r:.80} has {array.ndim} dimensions: at most {MAX_DIMENSIONS}.")
     return array
 
 

@@ -88,18 +88,19 @@ def _split_field(field: str) -> tuple[str, float]:
         value = float(written)
     except ValueError:
         raise DataError(
-            f"the value of the attribute {name!r} is {written!r}, which is not a number; a colon that belongs to the "
+            f"the value of the attribute {name!r:.80} is {written!r:.80}, which is not a number; a colon that "
+            "belongs to the "
             f"name is written \\:"
         ) from None
     if not math.isfinite(value):
-        raise DataError(f"the value of the attribute {name!r} is {written}; values must be finite")
+        raise DataError(f"the value of the attribute {name!r:.80} is {written}; values must be finite")
     return name, value
 
 
 def _split_label(field: str) -> str | None:
     name_match = _ATTRIBUTE_NAME.match(field)
     if name_match and name_match.end() < len(field):
-        raise DataError(f"the label {field!r} has a colon; write it \\: so that the label is not cut there")
+        raise DataError(f"the label {field!r:.80} has a colon; write it \\: so that the label is not cut there")
     return _ESCAPE.sub(r"\1", field) or None
 
 

@@ -173,7 +173,7 @@ def _is_header(
     ]
     if strange:
         raise DataError(
-            f"Line {line} of {shown} could be names or data: {strange[0]!r} is above numbers, and other cells "
+            f"Line {line} of {shown} could be names or data: {strange[0]!r:.80} is above numbers, and other cells "
             "look like values. Use header=True or header=False."
         )
     return False

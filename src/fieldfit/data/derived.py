@@ -22,7 +22,7 @@ def parse_derivation(name: str) -> tuple[Derivation, int]:
     matched = _DERIVATION_NAME.fullmatch(name)
     if matched is None:
         raise DataError(
-            f"There is no derived column named {name!r}; there are lower, shape, stop, prefixN, suffixN (N = 1..99)."
+            f"There is no derived column named {name!r:.80}; there are lower, shape, stop, prefixN, suffixN (N = 1..99)."
         )
     return Derivation[matched[1] or matched[2]], int(matched[3] or 0)
 

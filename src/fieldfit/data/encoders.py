@@ -45,7 +45,7 @@ class Encoder(Protocol):
 def read_encoder(kind: str, arrays: Mapping[str, Array]) -> Encoder:
     """The encoder of this class whose `to_arrays` gave these arrays."""
     if kind not in _KINDS:
-        raise FileFormatError(f"The file has an encoder {kind!r}, which this version does not have.")
+        raise FileFormatError(f"The file has an encoder {kind!r:.80}, which this version does not have.")
     return _KINDS[kind].from_arrays(arrays)
 
 

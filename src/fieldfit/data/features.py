@@ -77,7 +77,7 @@ def preset(name: str) -> FeatureSpec:
     side, alone and combined.
     """
     if name not in _PRESETS:
-        raise DataError(f"There is no feature preset named {name!r}; there are {', '.join(_PRESETS)}.")
+        raise DataError(f"There is no feature preset named {name!r:.80}; there are {', '.join(_PRESETS)}.")
     return parse_templates(_PRESETS[name], source=name)
 
 

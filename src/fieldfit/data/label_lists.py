@@ -23,7 +23,7 @@ def flatten_labels(y: Sequence[Sequence[Label]], lengths: Sequence[int]) -> list
         raise DataError(f"X has {len(lengths)} sentences, but y has {len(y)}.")
     for index, (sentence, expected) in enumerate(zip(y, lengths, strict=True)):
         if not is_list(sentence):
-            raise DataError(f"y[{index}] must be a list of labels, one for each token; got {sentence!r}.")
+            raise DataError(f"y[{index}] must be a list of labels, one for each token; got {sentence!r:.80}.")
         if len(sentence) != expected:
             raise DataError(f"X[{index}] has {expected} tokens, but y[{index}] has {len(sentence)} labels.")
     flat = list(chain.from_iterable(y))
@@ -40,7 +40,7 @@ def _plain(label: object, position: int, y: Sequence[Sequence[Label]]) -> Label:
     if isinstance(label, int | np.integer) and not isinstance(label, bool):
         return int(label)
     sentence, token = locate([len(labels) for labels in y], position)
-    raise DataError(f"y[{sentence}][{token}] is {label!r}; a label must be a string or an integer.")
+    raise DataError(f"y[{sentence}][{token}] is {label!r:.80}; a label must be a string or an integer.")
 
 
 def encode_labels(flat: Sequence[Label], lengths: Sequence[int], alphabet: Alphabet, unknown: str) -> Int32Array:
@@ -51,7 +51,7 @@ def encode_labels(flat: Sequence[Label], lengths: Sequence[int], alphabet: Alpha
         position = int(np.flatnonzero(codes == UNKNOWN)[0])
         sentence, token = locate(lengths, position)
         raise DataError(
-            f"y[{sentence}][{token}] is {flat[position]!r}, not one of the {len(alphabet)} labels of the training data."
+            f"y[{sentence}][{token}] is {flat[position]!r:.80}, not one of the {len(alphabet)} labels of the training data."
         )
     return codes
 
@@ -59,7 +59,7 @@ def encode_labels(flat: Sequence[Label], lengths: Sequence[int], alphabet: Alpha
 def check_unknown(unknown: str) -> None:
     """Refuse what is neither ``mark`` nor ``error``."""
     if unknown not in ("mark", "error"):
-        raise DataError(f"unknown_labels must be 'mark' or 'error'; got {unknown!r}.")
+        raise DataError(f"unknown_labels must be 'mark' or 'error'; got {unknown!r:.80}.")
 
 
 def locate(lengths: Sequence[int], position: int) -> tuple[int, int]:

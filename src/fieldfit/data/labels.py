@@ -104,16 +104,16 @@ def checked_states(states: Iterable[object], where: str) -> States:
         try:
             label = label_of(state)
         except ValueError as error:
-            raise DataError(f"The state {state!r} of {where} is {error}.") from error
+            raise DataError(f"The state {state!r:.80} of {where} is {error}.") from error
         if label is None:
             raise DataError(
-                f"The states of {where} contain {state!r}, which stands for a missing value. Leave it out."
+                f"The states of {where} contain {state!r:.80}, which stands for a missing value. Leave it out."
             )
         labels.append(label)
     if not labels:
         raise DataError(f"The states of {where} are empty. Give at least one, for example (0, 1).")
     if len(set(labels)) < len(labels):
-        raise DataError(f"The states {tuple(labels)!r} of {where} contain the same value twice. Give each once.")
+        raise DataError(f"The states {tuple(labels)!r:.80} of {where} contain the same value twice. Give each once.")
     return tuple(labels)
 
 

@@ -87,7 +87,7 @@ def check_data(name: str | None = None) -> list[DataStatus]:
     """What of the catalogue (or of one data set) is on this machine, by size and SHA-256."""
     if name is not None and name not in {data_set.name for data_set in CATALOGUE}:
         known = ", ".join(data_set.name for data_set in CATALOGUE)
-        raise DataError(f"There is no data set named {name!r}; there are {known}.")
+        raise DataError(f"There is no data set named {name!r:.80}; there are {known}.")
     return [status for data_set in CATALOGUE if name in (None, data_set.name) for status in _statuses(data_set)]
 
 

@@ -56,14 +56,15 @@ class TableOutline(Outline):
                 pairs = zip(self.names, outline.names, strict=True)
                 first, other = next((name, other) for name, other in pairs if name != other)
                 raise DataError(
-                    f"Part {number + 1} of the data has the column {other!r} where part 1 has {first!r}. All parts need "
+                    f"Part {number + 1} of the data has the column {other!r:.80} where part 1 has "
+                    f"{first!r:.80}. All parts need "
                     "the same columns in the same order."
                 )
         highest = np.max([outline.highest for outline in outlines], axis=0)
         if (highest < 0).any():
             column = self.names[int(np.argmin(highest))]
             raise DataError(
-                f"Missing everywhere: no piece has a value in the column {column!r}. Leave such columns out."
+                f"Missing everywhere: no piece has a value in the column {column!r:.80}. Leave such columns out."
             )
         lowest = np.minimum(np.min([outline.lowest for outline in outlines], axis=0), highest)
         return Table(np.ascontiguousarray([lowest, highest], dtype=np.int32), self.names, self.states)

@@ -26,11 +26,11 @@ def unpack_text(arrays: Mapping[str, Array], name: str) -> list[str]:
     except KeyError as error:
         raise FileFormatError(f"The file has no entry {error}; it is damaged or of another kind.") from error
     if ends != sorted(ends) or ends[-1] != len(content):
-        raise FileFormatError(f"The texts {name!r} do not fit their lengths; the file is damaged.")
+        raise FileFormatError(f"The texts {name!r:.80} do not fit their lengths; the file is damaged.")
     try:
         return [content[start:stop].decode("utf-8", "surrogatepass") for start, stop in pairwise(ends)]
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"The texts {name!r} are not UTF-8; the file is damaged.") from error
+        raise FileFormatError(f"The texts {name!r:.80} are not UTF-8; the file is damaged.") from error
 
 
 def pack_names(arrays: Arrays, name: str, alphabet: Alphabet) -> None:

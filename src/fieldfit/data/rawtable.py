@@ -160,6 +160,6 @@ def _checked_column(cells: Sequence[object], n: int, name: str) -> RawColumn:
         return raw_column(cells, n)
     except BadValueError as bad:
         raise DataError(
-            f"The value {bad.value!r:.80} in row {bad.position} (counting from 0), column {name!r}, is {bad.reason}. "
+            f"The value {bad.value!r:.80} in row {bad.position} (counting from 0), column {name!r:.80}, is {bad.reason}. "
             "Replace it by one of these, or by None where it is missing."
         ) from bad

@@ -109,7 +109,7 @@ def read_table(
     empty = np.flatnonzero(codes.max(axis=0) < 0)
     if len(empty) and not part and not (allow_missing_columns and known_states is not None):
         raise DataError(
-            f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r}"
+            f"Missing everywhere: {raw.source} has no value in the column {raw.names[empty[0]]!r:.80}"
             f"{f' and {len(empty) - 1} more' if len(empty) > 1 else ''}. Leave such columns out of the data."
         )
     if part and weight is not None and not np.any(weight):
@@ -209,7 +209,7 @@ def _from_arrow(source: _ToPandas) -> pd.DataFrame:
     if library == "polars":
         for name in source.columns:
             if "\0" in name:  # its conversion would end the program
-                raise DataError(f"The name of the column {name!r} has a zero byte. Give the column another name.")
+                raise DataError(f"The name of the column {name!r:.80} has a zero byte. Give the column another name.")
     try:
         if library in ("polars", "pyarrow"):
             return exact_frame(source.to_pandas)
@@ -234,7 +234,7 @@ def _choose_columns(
     """The variables, in order and under their names, the weights and the groups."""
     if len(set(raw.names)) < len(raw.names):
         double = next(name for name in raw.names if raw.names.count(name) > 1)
-        raise DataError(f"Two columns of {raw.source} are called {double!r}. Give each column a different name.")
+        raise DataError(f"Two columns of {raw.source} are called {double!r:.80}. Give each column a different name.")
     weight: ArrayLike | None
     group: ArrayLike | None
     if columns is None and names is not None:
@@ -268,7 +268,7 @@ def _choose_columns(
         chosen = [str(name) for name in names]
         if len(set(chosen)) < len(chosen):
             double = next(name for name in chosen if chosen.count(name) > 1)
-            raise DataError(f"names has {double!r} twice. Give each column a different name.")
+            raise DataError(f"names has {double!r:.80} twice. Give each column a different name.")
     return raw.select(positions, chosen), weight, group
 
 
@@ -325,7 +325,7 @@ def _weight_column(raw: RawTable, j: int) -> FloatArray:
         if number is None and (column.indices == position).any():
             row = int(np.argmax(column.indices == position))
             raise DataError(
-                f"The weight in {raw.place(row)}, column {raw.names[j]!r}, is {value!r:.80}. Every row needs a "
+                f"The weight in {raw.place(row)}, column {raw.names[j]!r:.80}, is {value!r:.80}. Every row needs a "
                 "finite number ≥ 0 there."
             )
         numbers[position] = np.nan if number is None else number
@@ -391,7 +391,7 @@ def _column_codes(raw: RawTable, j: int, known_states: list[States] | None) -> t
         rows = np.flatnonzero(column.indices == bad.position)
         if len(rows) == 0:  # a declared category that never occurs
             raise DataError(
-                f"The category {bad.value!r:.80} of column {raw.names[j]!r} is {bad.reason}"
+                f"The category {bad.value!r:.80} of column {raw.names[j]!r:.80} is {bad.reason}"
                 f"{_allowed(states)}. Remove it from the categories, or add it to the states."
             ) from bad
         _refuse(raw, int(rows[0]), j, bad.value, bad.reason, known_states)
@@ -402,7 +402,7 @@ def _column_codes(raw: RawTable, j: int, known_states: list[States] | None) -> t
 def _check_number_of_states(raw: RawTable, j: int, count: int) -> None:
     if count > MAX_INFERRED_STATES:
         raise DataError(
-            f"Column {raw.names[j]!r} of {raw.source} has {count} distinct values, too many for a discrete variable "
+            f"Column {raw.names[j]!r:.80} of {raw.source} has {count} distinct values, too many for a discrete variable "
             f"(at most {MAX_INFERRED_STATES} are inferred). Leave it out of the data, put its values into bins, "
             "or give its states."
         )

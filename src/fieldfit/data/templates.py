@@ -172,7 +172,7 @@ def parse_templates(text: str, *, source: str = "templates") -> FeatureSpec:
             continue
         if stripped[0] not in "UB":
             raise DataError(
-                f"{source}, line {number}: a template starts with U or B (or # for a remark); got {line!r}."
+                f"{source}, line {number}: a template starts with U or B (or # for a remark); got {line!r:.80}."
             )
         template = _parse_line(stripped, f"{source}, line {number}")
         if stripped[0] == "U":
@@ -200,7 +200,7 @@ def _parse_line(line: str, place: str) -> Template:
             raise DataError(f"{place}: {cell[0]} reaches farther than {_LONGEST_REACH} tokens.")
     pieces.append(line[end:])
     if any("%x" in piece for piece in pieces):
-        raise DataError(f"{place}: a cell is written %x[row,column], for example %x[-1,0]; got {line!r}.")
+        raise DataError(f"{place}: a cell is written %x[row,column], for example %x[-1,0]; got {line!r:.80}.")
     return Template(tuple(pieces), tuple(cells))
 
 

@@ -390,7 +390,7 @@ class CRFTagger(SequencePredictor, BaseEstimator):  # type: ignore[misc]
         if label is not None:
             code = self.encoder_.labels.code(label)
             if code < 0:
-                raise DataError(f"{label!r} is not a label of the training data.")
+                raise DataError(f"{label!r:.80} is not a label of the training data.")
         return top_features(self.model_, self.fit_.theta, n, code)
 
     def transitions(self) -> pd.DataFrame:

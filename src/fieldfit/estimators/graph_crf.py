@@ -128,7 +128,9 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
-            raise DataError(f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least 2 classes.")
+            raise DataError(
+                f"y has one class, {self.classes_.tolist()[0]!r:.80}; a classifier needs at least 2 classes."
+            )
         names = getattr(self, "feature_names_in_", None)
         model = TiedField.pairwise(
             self._edges(len(covariates), None),
@@ -159,7 +161,7 @@ class GraphCRF(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.grid is None:
             return np.empty((0, 2), dtype=np.int64)
         if not isinstance(self.grid, Sequence) or len(self.grid) != 2:
-            raise DataError(f"grid is {self.grid!r}; it must be a pair, the rows and columns of the grid.")
+            raise DataError(f"grid is {self.grid!r:.80}; it must be a pair, the rows and columns of the grid.")
         rows, columns = (whole_number(size, "A side of grid", 1) for size in self.grid)
         if nodes != rows * columns:
             raise DataError(f"X has {nodes} rows; a grid of {rows} × {columns} has {rows * columns} sites.")
@@ -290,7 +292,7 @@ def _given_labels(given: Mapping[int, object] | None, nodes: int) -> dict[int, o
         raise DataError(f"given is {given!r:.80}; it must be a mapping from rows of X to labels, such as {{0: 1}}.")
     for node in given:
         if not isinstance(node, int | np.integer) or not 0 <= node < nodes:
-            raise DataError(f"given has a label for {node!r}; the nodes are the rows 0 to {nodes - 1} of X.")
+            raise DataError(f"given has a label for {node!r:.80}; the nodes are the rows 0 to {nodes - 1} of X.")
     return {int(node): _plain(label) for node, label in given.items()}
 
 

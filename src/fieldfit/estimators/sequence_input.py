@@ -128,7 +128,8 @@ def _learn_columns(text: ColumnText, features: object, min_count: int) -> tuple[
             load_stop_words()
         except DataError as error:
             raise DataError(
-                f"The features {spec.name!r} need a list of stop words. {error} Or use features that need no such list: "
+                f"The features {spec.name!r:.80} need a list of stop words. {error} Or use features that need "
+                "no such list: "
                 f"'tagger', 'columns' or your own templates."
             ) from error
     encoder, sequences = ColumnEncoder.fit(text, spec, min_count=min_count)
@@ -249,7 +250,9 @@ def _check_words(X: Iterable[Iterable[object]], width: int | None) -> None:
             )
             if not whole:
                 wanted = "a word" if width is None else f"{width} columns of text"
-                raise DataError(f"X[{place}][{position}] is {token!r}; it must be {wanted}, as the first token is.")
+                raise DataError(
+                    f"X[{place}][{position}] is {token!r:.80}; it must be {wanted}, as the first token is."
+                )
 
 
 def _label_lists(X: Sentences, y: Sentences) -> list[list[Label]]:

@@ -90,7 +90,7 @@ class SequencePredictor:
                 code = self.encoder_.labels.code(label)
                 if code < 0:
                     raise DataError(
-                        f"given[{index}][{position}] is {label!r}, which is not a label of the training data."
+                        f"given[{index}][{position}] is {label!r:.80}, which is not a label of the training data."
                     )
                 codes[place + position] = code
             place += expected

@@ -38,7 +38,9 @@ class SymbolTagger:
     def __init__(self, fit: Fit) -> None:
         model = fit.model.symbol_chain
         if model is None:
-            raise ModelError(f"A SymbolTagger holds a Boltzmann chain; this fit is of the kind {fit.model.kind!r}.")
+            raise ModelError(
+                f"A SymbolTagger holds a Boltzmann chain; this fit is of the kind {fit.model.kind!r:.80}."
+            )
         if not isinstance(fit.encoder, ColumnEncoder):
             raise FileFormatError(
                 "This fit has no encoder of columns, so it cannot read sentences: fit it with SymbolTagger.train or "

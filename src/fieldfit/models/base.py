@@ -318,11 +318,11 @@ class Model(ABC):
 
     def as_crf(self, what: str) -> ChainCRF:
         """Return the model as a chain CRF, or raise ModelError about ``what``."""
-        raise ModelError(f"{what} needs a chain CRF; this model is of the kind {self.kind!r}.")
+        raise ModelError(f"{what} needs a chain CRF; this model is of the kind {self.kind!r:.80}.")
 
     def as_tied(self, what: str) -> TiedField:
         """Return the model as a field on a graph with shared parameters, or raise ModelError about ``what``."""
-        raise ModelError(f"{what} needs one of `fieldfit fit graph`; this model is of the kind {self.kind!r}.")
+        raise ModelError(f"{what} needs one of `fieldfit fit graph`; this model is of the kind {self.kind!r:.80}.")
 
     @property
     def symbol_chain(self) -> BoltzmannChain | None:

@@ -60,10 +60,10 @@ def _checked_labels(labels: Sequence[object]) -> tuple[object, ...]:
 def checked_names(names: object, m: int) -> tuple[str, ...]:
     """One name for each of ``m`` variables, all different."""
     if isinstance(names, str) or not has_entries(names):
-        raise ModelError(f"names must be a list with one name for each of the {m} variables; got {names!r}.")
+        raise ModelError(f"names must be a list with one name for each of the {m} variables; got {names!r:.80}.")
     checked = tuple(map(str, names))
     if len(checked) != m or len(set(checked)) != m:
-        raise ModelError(f"The {m} variables need {m} different names; got {list(checked)}.")
+        raise ModelError(f"The {m} variables need {m} different names; got {list(checked)!r:.200}.")
     for name in checked:
         if has_lone_surrogate(name):
             raise ModelError(

@@ -82,7 +82,7 @@ def networkx_edges(graph: networkx.Graph) -> tuple[IntArray, tuple[str, ...]]:
     place = {node: index for index, node in enumerate(nodes)}
     for node in nodes:
         if graph.has_edge(node, node):
-            raise ModelError(f"The networkx graph has a loop at node {node!r}; remove it.")
+            raise ModelError(f"The networkx graph has a loop at node {node!r:.80}; remove it.")
     ends = np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
     return np.unique(np.sort(ends, axis=1), axis=0), tuple(map(str, nodes))
 

@@ -209,7 +209,7 @@ def _add_columns(scores: FloatArray, parameter: IntArray, columns: FloatArray) -
 def _checked_states(states: Sequence[float] | FloatArray) -> tuple[float, float]:
     values = np.asarray(states, dtype=np.float64)
     if values.shape != (2,) or not np.isfinite(values).all() or values[0] == values[1]:
-        raise ModelError(f"A binary field needs two different finite states; got {states!r}.")
+        raise ModelError(f"A binary field needs two different finite states; got {states!r:.80}.")
     return float(values[0]), float(values[1] - values[0])
 
 

@@ -372,7 +372,7 @@ class TiedField(FieldModel):
         foreign = [name for name in other._parameters if name not in self._parameters]
         if foreign:
             raise ModelError(
-                f"The other graph has the parameter {foreign[0]!r}, which this field does not: it has "
+                f"The other graph has the parameter {foreign[0]!r:.80}, which this field does not: it has "
                 f"{', '.join(self._parameters)}."
             )
         other._order(self._parameters)
@@ -576,7 +576,7 @@ def _refuse_repeated(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         name = next(name for place, name in enumerate(names) if name in names[:place])
         raise ModelError(
-            f"Two parameters have the name {name!r}: a covariate, the bias, or a group of edges. Rename the "
+            f"Two parameters have the name {name!r:.80}: a covariate, the bias, or a group of edges. Rename the "
             "covariate or the group."
         )
 

@@ -56,12 +56,17 @@ def draw(
     rings = None
     if data is not None:
         given = dict(data) if isinstance(data, Mapping) else dict.fromkeys(shown, data)
+        lacking = [title for title in shown if title not in given]
+        if lacking:
+            raise ModelError(
+                f"data has no answers for the network {lacking[0]!r:.80}; give answers for each, or None."
+            )
         rings = [predictability(given[title], network)["normalised"].to_numpy() for title, network in shown.items()]
     chosen: Sequence[str] | None
     if isinstance(clusters, Mapping):
         missing = [name for name in names if name not in clusters]
         if missing:
-            raise ModelError(f"The variable {missing[0]!r} has no cluster; give one for each variable.")
+            raise ModelError(f"The variable {missing[0]!r:.80} has no cluster; give one for each variable.")
         chosen = [clusters[name] for name in names]
     else:
         chosen = clusters

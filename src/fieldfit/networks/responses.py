@@ -204,7 +204,7 @@ def read_responses(
     if by is not None and by not in places:
         near = closest_names(str(by), table.names)
         meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise DataError(f"The table has no column {by!r}; its columns are {_listed(table.names)}.{meant}")
+        raise DataError(f"The table has no column {by!r:.80}; its columns are {_listed(table.names)}.{meant}")
     used = [name for name in table.names if name != by]
     if len(used) < 2:
         raise DataError(f"A network needs at least two columns; the table has {len(used)} to use.")
@@ -260,7 +260,8 @@ def checked_for_regressions(answers: Responses) -> Responses:
             pair = answers.values[answers.names.index(name)]
             common = pair[int(positive > len(complete) / 2)]
             raise DataError(
-                f"The column {name!r} has the value {common!r} in {len(complete) - count} of {len(complete)} rows, so its "
+                f"The column {name!r:.80} has the value {common!r:.80} in {len(complete) - count} of "
+                f"{len(complete)} rows, so its "
                 f"edges cannot be estimated. Leave it out ({_leave_out(name)})."
             )
     rare = [name for name, count in zip(answers.names, rarer.tolist(), strict=True) if count < _RARE]
@@ -360,11 +361,12 @@ def _labels(table: Table, place: int, by: str) -> NDArray[np.str_]:
         missing = np.flatnonzero(codes < 0)
         more = f" and {counted(len(missing) - 1, 'other rows')}" if len(missing) > 1 else ""
         raise DataError(
-            f"The column {by!r} has no group in row {missing[0]} (counting from 0){more}. Give every row a group, or leave "
+            f"The column {by!r:.80} has no group in row {missing[0]} (counting from 0){more}. Give every row "
+            "a group, or leave "
             "such rows out."
         )
     if len(states) < 2:
-        raise DataError(f"The column {by!r} has one group only, {states[0]!r}. A comparison needs two.")
+        raise DataError(f"The column {by!r:.80} has one group only, {states[0]!r:.80}. A comparison needs two.")
     return np.array([str(state) for state in states])[codes]
 
 

@@ -98,7 +98,7 @@ def minimise(
             )
         )
     if method not in ("auto", "lbfgs", "newton"):
-        raise FieldfitError(f"The method must be 'auto', 'lbfgs' or 'newton'; got {method!r}.")
+        raise FieldfitError(f"The method must be 'auto', 'lbfgs' or 'newton'; got {method!r:.80}.")
     if method == "newton" and l1 is not None:
         raise FieldfitError("Newton's method here has no L1 penalty; use method='lbfgs' or 'auto' with l1.")
     if method == "auto":

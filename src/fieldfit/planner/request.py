@@ -125,13 +125,13 @@ def parse_seconds(text: str | float) -> float:
         return _positive(text, "budget")
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?\d+)?)\s*([a-z]*)\s*", text)
     if match is None or (match[2] or "s") not in _UNITS:
-        raise FieldfitError(f"budget is {text!r}; write a time such as 10s, 500ms, 2min or 1h.")
+        raise FieldfitError(f"budget is {text!r:.80}; write a time such as 10s, 500ms, 2min or 1h.")
     return _positive(float(match[1]) * _UNITS[match[2] or "s"], "budget")
 
 
 def _positive(value: float, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise FieldfitError(f"{name} is {value!r}; it must be a positive number.")
+        raise FieldfitError(f"{name} is {value!r:.80}; it must be a positive number.")
     try:
         number = float(value)
     except OverflowError:

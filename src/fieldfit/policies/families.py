@@ -61,7 +61,7 @@ class PseudoLikelihood(Family):
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            raise PolicyError(f"PLk needs blocks of at least one variable; k is {self.k!r}.")
+            raise PolicyError(f"PLk needs blocks of at least one variable; k is {self.k!r:.80}.")
 
     def __str__(self) -> str:
         return f"PL{self.k}(connected)" if self.connected else f"PL{self.k}"
@@ -79,7 +79,7 @@ def _check_members(members: tuple[int, ...], owner: str) -> None:
     if len(set(members)) != len(members):
         raise PolicyError(f"{owner} names a variable twice in {format_set(members)}.")
     if any(isinstance(v, bool) or not isinstance(v, int) or v < 0 for v in members):
-        raise PolicyError(f"{owner} needs variables as integers from 0; got {members!r}.")
+        raise PolicyError(f"{owner} needs variables as integers from 0; got {members!r:.80}.")
 
 
 @dataclass(frozen=True)

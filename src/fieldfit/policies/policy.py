@@ -292,7 +292,7 @@ class BoundPolicy:
                 f"Samples are drawn for a range start..stop with 0 ≤ start ≤ stop; got {start}..{stop}."
             )
         if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-            raise PolicyError(f"A seed is an integer from 0 to 2^64 − 1; got {seed!r}.")
+            raise PolicyError(f"A seed is an integer from 0 to 2^64 − 1; got {seed!r:.80}.")
         parts = tuple(part for law in self.laws for part in law.draw(int(seed), int(start), int(stop), None))
         return Selection(int(stop - start), parts, int(start))
 

@@ -44,7 +44,7 @@ class Reader:
         at = self.position if position is None else position
         rest = self.text[at : at + 20]
         next_text = f"'{rest}'" if rest else "the end of the text"
-        raise PolicyTextError(f"The policy '{self.text}' is not valid at position {at} ({next_text}): {message}")
+        raise PolicyTextError(f"The policy '{self.text:.400}' is not valid at position {at} ({next_text}): {message}")
 
     @contextmanager
     def blame(self, position: int) -> Iterator[None]:

@@ -437,10 +437,11 @@ class FamilyFit:
             wanted = identifiers_of(sequence, names)
             places = [place for place, name in enumerate(names) if name in wanted]
             if not places:
-                raise DataError(f"The alignment has no sequence {sequence!r}; the first one is {names[0]!r}.")
+                raise DataError(f"The alignment has no sequence {sequence!r:.80}; the first one is {names[0]!r:.80}.")
             if (self.alignment.codes[places] != self.alignment.codes[places[0]]).any():
                 raise DataError(
-                    f"The alignment has {len(places)} sequences with the name {sequence!r}, which differ. Give the place "
+                    f"The alignment has {len(places)} sequences with the name {sequence!r:.80}, which differ. "
+                    "Give the place "
                     f"of one of them: {', '.join(map(str, places[:5]))}{', …' if len(places) > 5 else ''}."
                 )
             return places[0]

@@ -124,6 +124,7 @@ def as_penalty(penalty: Penalty | str | float) -> Penalty:
         return PENALTIES[penalty]
     if isinstance(penalty, str):
         raise ModelError(
-            f"The penalty {penalty!r} is unknown; use {', '.join(map(repr, PENALTIES))}, a Penalty, or a number for λ_J."
+            f"The penalty {penalty!r:.80} is unknown; use {', '.join(map(repr, PENALTIES))}, a Penalty, or a "
+            "number for λ_J."
         )
     return Penalty(couplings=positive_number(penalty, "penalty"))

@@ -154,6 +154,7 @@ def draw_networks(
             raise ModelError(
                 f"There are {len(names)} variables and {len(clusters)} clusters; give one for each variable."
             )
+        clusters = list(map(str, clusters))
     seed = whole_number(seed, "seed", 0, _LARGEST_SEED)
     positions = layout(np.mean([np.abs(w) for w in couplings], axis=0), seed)
     largest = widest(np.stack(couplings))

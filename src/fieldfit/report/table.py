@@ -45,10 +45,10 @@ class PlainTable:
 
     def __post_init__(self) -> None:
         if self.formats and len(self.formats) != len(self.columns):
-            raise ValueError(f"{self.title!r} has {len(self.formats)} formats for {len(self.columns)} columns.")
+            raise ValueError(f"{self.title!r:.80} has {len(self.formats)} formats for {len(self.columns)} columns.")
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"A row of {self.title!r} has {len(row)} cells for {len(self.columns)} columns.")
+                raise ValueError(f"A row of {self.title!r:.80} has {len(row)} cells for {len(self.columns)} columns.")
 
     def numeric(self, column: int) -> bool:
         """Return whether a column holds numbers, which are right-aligned.

@@ -92,7 +92,7 @@ class DaskBackend(Backend):
     ) -> None:
         for name, seconds in (("timeout", timeout), ("patience", patience)):
             if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
-                raise FieldfitError(f"{name} is {seconds!r}; it must be a number of seconds above 0.")
+                raise FieldfitError(f"{name} is {seconds!r:.80}; it must be a number of seconds above 0.")
         self.client = client
         self.timeout = timeout
         self.patience = patience

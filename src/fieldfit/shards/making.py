@@ -140,7 +140,7 @@ def _counting(files: Sequence[TableFile], rows: int, states: Sequence[object]) -
     first = next(filled, None)
     if first is None:
         raise DataError(
-            f"The weights in the column {files[0].sample_weight!r} are all 0, so no sample counts. Give at least one "
+            f"The weights in the column {files[0].sample_weight!r:.80} are all 0, so no sample counts. Give at least one "
             "positive weight."
         )
     yield first

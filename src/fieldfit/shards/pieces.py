@@ -51,7 +51,9 @@ class FilePiece:
             return None if first is None else first.names
         names = parquet_columns(self.path)
         if sample_weight is not None and sample_weight not in names:
-            raise DataError(f"There is no column {sample_weight!r} in {self.path}. It has {', '.join(names[:10])}.")
+            raise DataError(
+                f"There is no column {sample_weight!r:.80} in {self.path}. It has {', '.join(names[:10])}."
+            )
         return tuple(name for name in names if name != sample_weight)
 
 

@@ -140,7 +140,7 @@ class SentenceFiles:
         ['part-0.conll', 'part-1.conll']
         """
         if format not in ("columns", "crfsuite"):
-            raise DataError(f"The format of sentences is {format!r}; it must be 'columns' or 'crfsuite'.")
+            raise DataError(f"The format of sentences is {format!r:.80}; it must be 'columns' or 'crfsuite'.")
         if isinstance(pattern, str | os.PathLike):
             path = os.fspath(pattern)
             paths = matching(path) if has_magic(path) and not os.path.exists(path) else [path]

@@ -55,7 +55,7 @@ def read_definition(text: str) -> Plain:
         raise ValueError("its definition is not a JSON object")
     for name, kind in _DEFINITION.items():
         if not isinstance(definition.get(name), kind):
-            raise ValueError(f"its definition has no valid {name!r}")
+            raise ValueError(f"its definition has no valid {name!r:.80}")
     if not all(isinstance(values, list) for values in definition["axes"].values()):
         raise ValueError("an axis of its definition is not a list")
     paired = definition.get("paired", [])

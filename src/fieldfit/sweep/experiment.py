@@ -131,7 +131,9 @@ def find_experiment(wanted: Experiment | CellFunction | str, folder: Path | None
         importlib.import_module(_EXPERIMENT_HOMES[wanted])
     if wanted not in _registry:
         names = sorted({*_EXPERIMENT_HOMES, *_registry})
-        raise SweepError(f"There is no experiment {wanted!r}; built in are {names}, others are 'module:function'.")
+        raise SweepError(
+            f"There is no experiment {wanted!r:.80}; built in are {names}, others are 'module:function'."
+        )
     return _registry[wanted]
 
 
@@ -146,11 +148,11 @@ def _imported(wanted: str, folder: Path | None) -> CellFunction:
     try:
         attribute = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, ValueError) as error:
-        raise SweepError(f"The experiment {wanted!r} cannot be imported: {error}.") from error
+        raise SweepError(f"The experiment {wanted!r:.80} cannot be imported: {error}.") from error
     except AttributeError:
-        raise SweepError(f"The module {module_name!r} has no function {function_name!r}.") from None
+        raise SweepError(f"The module {module_name!r:.80} has no function {function_name!r:.80}.") from None
     if not callable(attribute):
-        raise SweepError(f"The experiment {wanted!r} is not a function.")
+        raise SweepError(f"The experiment {wanted!r:.80} is not a function.")
     function: CellFunction = attribute
     return function
 

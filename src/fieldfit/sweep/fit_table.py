@@ -64,7 +64,9 @@ def fill_policy(template: str, coordinates: Plain) -> tuple[str, set[str]]:
     def value(match: re.Match[str]) -> str:
         complement, name = match.groups()
         if name not in coordinates:
-            raise SweepError(f"The policy {template!r} needs {name!r}, which is neither an axis nor a constant.")
+            raise SweepError(
+                f"The policy {template!r:.80} needs {name!r:.80}, which is neither an axis nor a constant."
+            )
         used.add(name)
         coordinate = coordinates[name]
         # Twelve digits keep 1 − 0.9 from being 0.09999999999999998 in the policy's text.
@@ -96,11 +98,13 @@ def fit_table(coordinates: Plain, seed: int, start: FloatArray | None = None) ->
 
     for name in ("data", "policy"):
         if not isinstance(coordinates.get(name), str):
-            raise SweepError(f"The experiment fit-table needs {name!r} as text, among the axes or the constants.")
+            raise SweepError(f"The experiment fit-table needs {name!r:.80} as text, among the axes or the constants.")
     policy, used = fill_policy(coordinates["policy"], coordinates)
     unused = sorted(set(coordinates) - _KNOWN_CONSTANTS - used)
     if unused:
-        raise SweepError(f"The experiment fit-table does not use {unused[0]!r}: put {{{unused[0]}}} into the policy.")
+        raise SweepError(
+            f"The experiment fit-table does not use {unused[0]!r:.80}: put {{{unused[0]}}} into the policy."
+        )
     sigma2 = coordinates.get("sigma2")
     table = read_table(coordinates["data"])
     model = _model(str(coordinates.get("model", "boltzmann")), table, coordinates)
@@ -141,7 +145,7 @@ def _model(kind: str, table: Table, coordinates: Plain) -> FieldModel:
     if kind == "potts":
         states = table.common_states
         return Potts(table.m, len(states), states=states, names=table.names)
-    raise SweepError(f"The experiment fit-table fits 'boltzmann' and 'potts'; got the model {kind!r}.")
+    raise SweepError(f"The experiment fit-table fits 'boltzmann' and 'potts'; got the model {kind!r:.80}.")
 
 
 def _nll(model: FieldModel, table: Table, theta: FloatArray, family: str) -> float | None:

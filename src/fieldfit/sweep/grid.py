@@ -176,10 +176,10 @@ class Sweep:
             raise SweepError("The sweep has no axes: give at least one, such as lam = [0.1, 0.5, 1.0].")
         both = sorted(set(self.axes) & set(self.constants))
         if both:
-            raise SweepError(f"{both[0]!r} is an axis and a constant of the sweep; it can be only one of them.")
+            raise SweepError(f"{both[0]!r:.80} is an axis and a constant of the sweep; it can be only one of them.")
         reserved = sorted(name for name in (*self.axes, *self.constants) if name.startswith("cell_"))
         if reserved:
-            raise SweepError(f"Names that begin with cell_ are reserved; rename {reserved[0]!r}.")
+            raise SweepError(f"Names that begin with cell_ are reserved; rename {reserved[0]!r:.80}.")
         if self.size > _MOST_SWEEP_CELLS:
             raise SweepError(f"The grid has {self.size:,} cells; a sweep may have at most {_MOST_SWEEP_CELLS:,}.")
         try:
@@ -199,14 +199,16 @@ class Sweep:
             )
         if not takes_start(self.experiment.function):
             raise SweepError(
-                f"The experiment {self.experiment.name!r} has no parameter 'start', so it cannot start from a "
+                f"The experiment {self.experiment.name!r:.80} has no parameter 'start', so it cannot start from a "
                 f"neighbour's state: leave warm_start_axis out."
             )
 
     def _check_paired(self) -> None:
         known = isinstance(self.paired, list | tuple) and all(axis in list(self.axes) for axis in self.paired)
         if not known:
-            raise SweepError(f"paired is {self.paired!r}; it must be a list of axes, which are {list(self.axes)}.")
+            raise SweepError(
+                f"paired is {self.paired!r:.80}; it must be a list of axes, which are {list(self.axes)}."
+            )
         object.__setattr__(self, "paired", tuple(axis for axis in self.axes if axis in self.paired))
 
     @property
@@ -353,17 +355,17 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
         raise _too_deep(file)
     unknown = sorted(set(document) - _KEYS)
     if unknown:
-        raise SweepError(f"{file} has the unknown key {unknown[0]!r}; a sweep has the keys {sorted(_KEYS)}.")
+        raise SweepError(f"{file} has the unknown key {unknown[0]!r:.80}; a sweep has the keys {sorted(_KEYS)}.")
     for key, kind, article in (
         ("experiment", str, "text"),
         ("axes", dict, "a table"),
         ("constants", dict, "a table"),
     ):
         if not isinstance(document.get(key, kind()), kind):
-            raise SweepError(f"{key!r} in {file} must be {article}; it is {document[key]!r}.")
+            raise SweepError(f"{key!r:.80} in {file} must be {article}; it is {document[key]!r:.80}.")
     for key in ("experiment", "axes"):
         if key not in document:
-            raise SweepError(f"{file} lacks {key!r}: a sweep needs an experiment and [axes].")
+            raise SweepError(f"{file} lacks {key!r:.80}: a sweep needs an experiment and [axes].")
     document["axes"] = {name: _range(name, values) for name, values in document["axes"].items()}
     return Sweep(**{"name": file.stem, **document}, folder=file.resolve().parent)
 
@@ -390,23 +392,23 @@ def _range(name: str, values: object) -> object:
         "log",
     ):
         raise SweepError(
-            f"The axis {name!r} is {values}; a range is written as "
+            f"The axis {name!r:.80} is {values}; a range is written as "
             '{ start = 0.1, stop = 1.0, count = 10 }, with scale = "log" if wanted.'
         )
     start, stop, count = values["start"], values["stop"], values["count"]
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e300 for v in (start, stop))
     if not numbers or isinstance(count, bool) or not isinstance(count, int) or count < 2:
         raise SweepError(
-            f"The axis {name!r} needs two numbers below 1e300 and a count of at least 2; it is {values!r:.200}."
+            f"The axis {name!r:.80} needs two numbers below 1e300 and a count of at least 2; it is {values!r:.200}."
         )
     if count > _MOST_SWEEP_CELLS:
         raise SweepError(
-            f"The axis {name!r} has {count:,} values; a sweep may have at most {_MOST_SWEEP_CELLS:,} cells."
+            f"The axis {name!r:.80} has {count:,} values; a sweep may have at most {_MOST_SWEEP_CELLS:,} cells."
         )
     if values.get("scale") == "log":
         if not (start > 0 and stop > 0):
             raise SweepError(
-                f"The axis {name!r} has a logarithmic scale, so its ends must be positive; it is {values}."
+                f"The axis {name!r:.80} has a logarithmic scale, so its ends must be positive; it is {values}."
             )
         spaced = np.geomspace(float(start), float(stop), count)
     else:
@@ -417,16 +419,16 @@ def _range(name: str, values: object) -> object:
 
 def _axis(name: str, values: object) -> tuple[Scalar, ...]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Sequence | np.ndarray) or len(values) == 0:
-        raise SweepError(f"The axis {name!r} needs a list of at least one value; got {values!r}.")
+        raise SweepError(f"The axis {name!r:.80} needs a list of at least one value; got {values!r:.80}.")
     scalars: list[Scalar] = []
     for value in values:
         plain = value.item() if isinstance(value, np.generic) else value
         finite = not isinstance(plain, float) or math.isfinite(plain)
         if not (plain is None or isinstance(plain, str | int | float)) or not finite:
             raise SweepError(
-                f"The axis {name!r} has the value {value!r}; values are finite numbers, text, booleans or None."
+                f"The axis {name!r:.80} has the value {value!r:.80}; values are finite numbers, text, booleans or None."
             )
         scalars.append(plain)
     if len({canonical(value) for value in scalars}) < len(scalars):
-        raise SweepError(f"The axis {name!r} has the same value twice: {scalars}.")
+        raise SweepError(f"The axis {name!r:.80} has the same value twice: {scalars}.")
     return tuple(scalars)

@@ -117,7 +117,7 @@ class SweepResults:
         frame = self.frame(unfinished=unfinished)
         kind = file.suffix.lower()
         if kind not in (".csv", ".parquet"):
-            raise SweepError(f"A sweep is exported to a .csv or .parquet file; got {file.name!r}.")
+            raise SweepError(f"A sweep is exported to a .csv or .parquet file; got {file.name!r:.80}.")
         buffer = io.BytesIO()
         if kind == ".csv":
             frame.to_csv(buffer, index=False)

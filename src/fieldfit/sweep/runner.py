@@ -198,7 +198,7 @@ def _installed() -> dict[str, str]:
 
 def _jobs(n_jobs: int) -> int:
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or (n_jobs < 1 and n_jobs != -1):
-        raise SweepError(f"The number of jobs must be at least 1, or -1 for one per processor; got {n_jobs!r}.")
+        raise SweepError(f"The number of jobs must be at least 1, or -1 for one per processor; got {n_jobs!r:.80}.")
     return processors() if n_jobs == -1 else n_jobs
 
 

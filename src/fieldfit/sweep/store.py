@@ -157,7 +157,7 @@ class Store:
     def _meta(self, name: str) -> str:
         row = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         if row is None:
-            raise FileFormatError(f"{self.path} does not have the contents of a sweep: {name!r} is missing.")
+            raise FileFormatError(f"{self.path} does not have the contents of a sweep: {name!r:.80} is missing.")
         return str(row[0])
 
     def _match(self, sweep: Sweep, definition: Plain, extend: bool) -> None:

@@ -114,7 +114,7 @@ def _checked(returned: object, cell: Cell, *, has_state: bool) -> tuple[str, byt
     for name in values:
         if not isinstance(name, str) or name in cell.coordinates or name.startswith("cell_"):
             raise SweepError(
-                f"The result has the name {name!r}: names are text, and neither a coordinate nor begin with cell_."
+                f"The result has the name {name!r:.80}: names are text, and neither a coordinate nor begin with cell_."
             )
     text = json.dumps({name: _plain(name, value) for name, value in values.items()}, ensure_ascii=False)
     if len(text) > MOST_RESULT_BYTES:
@@ -132,7 +132,7 @@ def _plain(name: str, value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(name, item) for item in value]
     raise SweepError(
-        f"The result {name!r} is of type {type(value).__name__}; results are numbers, text, booleans, None or arrays."
+        f"The result {name!r:.80} is of type {type(value).__name__}; results are numbers, text, booleans, None or arrays."
     )
 
 

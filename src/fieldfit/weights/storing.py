@@ -55,7 +55,7 @@ def from_plain(header: object, arrays: Arrays, policy: Policy, r: int) -> Weight
     }
     work, known = header["work"], {field.name for field in fields(Work)}
     if not isinstance(work, dict) or not known.issuperset(work):
-        raise FileFormatError(f"the work of the automatic weights must have counts by name, not {work!r}")
+        raise FileFormatError(f"the work of the automatic weights must have counts by name, not {work!r:.80}")
     values["work"] = Work(**{name: _typed(count, int, "the counts of work") for name, count in work.items()})
 
     def table(name: str, *shape: int) -> FloatArray:
@@ -88,5 +88,5 @@ def _typed(value: T, kind: type | tuple[type, ...], what: str) -> T:
     """The value, if it is of the kind; a truth value is no number."""
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         name = kind.__name__ if isinstance(kind, type) else "a number"
-        raise FileFormatError(f"{what} of the automatic weights must be {name}, not {value!r}")
+        raise FileFormatError(f"{what} of the automatic weights must be {name}, not {value!r:.80}")
     return value

@@ -153,7 +153,7 @@ def read_clusters(path: Path, names: tuple[str, ...]) -> dict[str, str]:
     missing = [name for name in names if name not in cluster_of]
     if missing:
         raise DataError(
-            f"{path} has no cluster for the variable {missing[0]!r}. A line has a variable and its cluster."
+            f"{path} has no cluster for the variable {missing[0]!r:.80}. A line has a variable and its cluster."
         )
     return {name: cluster_of[name] for name in names}
 

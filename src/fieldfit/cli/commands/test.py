@@ -148,7 +148,9 @@ def parse_hypotheses(texts: Sequence[str], names: Sequence[str]) -> tuple[list[d
             continue
         for name in [left] if not equals or right not in known else [left, right]:
             if name not in known:
-                raise ModelError(f"The hypothesis {text!r} does not name a parameter; {nearest_names(name, names)}.")
+                raise ModelError(
+                    f"The hypothesis {text!r:.80} does not name a parameter; {nearest_names(name, names)}."
+                )
         if right in known:
             rows.append({left: 1.0, right: -1.0})
             values.append(0.0)
@@ -166,7 +168,8 @@ def _number(right: str, text: str) -> float:
         return float(right)
     except ValueError:
         raise ModelError(
-            f"The hypothesis {text!r} has {right!r} where a number or a parameter should be; write NAME, NAME==0.5 or "
+            f"The hypothesis {text!r:.80} has {right!r:.80} where a number or a parameter should be; write "
+            "NAME, NAME==0.5 or "
             f"NAME==NAME."
         ) from None
 

@@ -147,5 +147,7 @@ def _model_and_theta(
         fit = load(kind)
         model, vector = fit.model.as_field("fieldfit theory"), fit.theta
     else:
-        raise ModelError(f"--model is {kind!r}; give boltzmann, a saved fit (model.ff) or a UAI network (model.uai).")
+        raise ModelError(
+            f"--model is {kind!r:.80}; give boltzmann, a saved fit (model.ff) or a UAI network (model.uai)."
+        )
     return model, vector if theta is None else model.check_theta(as_theta(theta))

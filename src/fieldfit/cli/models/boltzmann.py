@@ -45,7 +45,7 @@ class BoltzmannOptions:
         values = [state for state in states if not isinstance(state, str)]
         if len(states) != 2 or len(values) != 2:
             raise ModelError(
-                f"--states {self.states!r}: a Boltzmann machine has two numbers as states, such as 0,1 or -1,1."
+                f"--states {self.states!r:.80}: a Boltzmann machine has two numbers as states, such as 0,1 or -1,1."
             )
         return values[0], values[1]
 

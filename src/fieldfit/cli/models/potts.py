@@ -91,7 +91,7 @@ def _shared_states(samples: Table | ShardFolder | TableFiles) -> States:
     if apart := [name for name in rest if not set(states[name]) & set(states[first])]:
         told = "; ".join(f"{name!r}: {_few(states[name])}" for name in apart)
         raise DataError(
-            f"These columns have no value in common with {first!r} ({_few(states[first])}): {told}. Every column of a "
+            f"These columns have no value in common with {first!r:.80} ({_few(states[first])}): {told}. Every column of a "
             f"Potts model has the same states. Leave columns out (--leave-out {shlex.quote(','.join(apart))}), or list the "
             "states (--states). If the columns have states of their own, use ff.MarkovRandomField in Python."
         )

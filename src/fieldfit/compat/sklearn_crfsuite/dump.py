@@ -147,7 +147,7 @@ def _weights(
                 raise ValueError
         except ValueError as error:
             raise FileFormatError(
-                f"{path}: the section {section} has the line {line.strip()!r}, which is not a weight."
+                f"{path}: the section {section} has the line {line.strip()!r:.80}, which is not a weight."
             ) from error
         weights[first[a] * n_labels + second[b]] = value
     return weights

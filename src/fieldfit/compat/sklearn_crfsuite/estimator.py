@@ -477,5 +477,5 @@ def _not_negative(value: object, name: str, default: float) -> float:
     if value is None:
         return default
     if not isinstance(value, int | float | np.integer | np.floating) or not 0 <= value < math.inf:
-        raise ModelError(f"{name} must be a number of at least 0; got {value!r}.")
+        raise ModelError(f"{name} must be a number of at least 0; got {value!r:.80}.")
     return float(value)

@@ -48,7 +48,7 @@ class Partition(Law):
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            raise PolicyError(f"Partition(k) needs blocks of at least one variable; k is {self.k!r}.")
+            raise PolicyError(f"Partition(k) needs blocks of at least one variable; k is {self.k!r:.80}.")
         if isinstance(as_numbers(self.beta), tuple):
             raise PolicyError(f"Partition({self.k}) has one weight β for all its blocks, not a list.")
         check_beta(self.beta, f"Partition({self.k})")
