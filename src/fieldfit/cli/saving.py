@@ -85,6 +85,23 @@ def save_here_or_elsewhere(save: Callable[[Path], object], path: Path) -> FileAc
     return failure
 
 
+def is_written(path: Path | None) -> bool:
+    """Whether this process has written the file. An interrupt may have come before that, and what is there may be older."""
+    from fieldfit.data.atomic import written
+
+    return path is not None and os.fspath(path) in written
+
+
+def what_is_kept(out: Path | None, checkpoint: Checkpoint | None) -> str:
+    """What there is of a fit that was interrupted, and how to continue: the end of a sentence."""
+    kept = ""
+    if out is not None:
+        kept = f"; {out} has the estimate so far" if is_written(out) else f"; {out} was not written"
+    if checkpoint is not None and os.path.exists(checkpoint.path):  # it has none before the first iteration
+        kept += f"; {how_to_continue(checkpoint)}"
+    return kept
+
+
 def with_state(failure: FileAccessError, checkpoint: Checkpoint | None) -> FileAccessError:
     """The error of a fit that could not be saved, with what its checkpoint has."""
     if checkpoint is None or not os.path.exists(checkpoint.path):

@@ -12,7 +12,6 @@ from fieldfit.cli.checkpoints import (
     CheckpointOption,
     Resume,
     checkpoint_from_options,
-    how_to_continue,
     told_interrupts,
 )
 from fieldfit.cli.options import Json, Threads, limit_threads
@@ -94,6 +93,7 @@ def contacts(
     from fieldfit.cli.invocation import signed
     from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json, print_table
     from fieldfit.cli.progress import shown_progress
+    from fieldfit.cli.saving import what_is_kept
     from fieldfit.data.atomic import write_text
     from fieldfit.report.figures import make_folder, save_figure
     from fieldfit.report.table import PlainTable
@@ -114,7 +114,7 @@ def contacts(
         )  # fmt: skip
     if fitted.fit.interrupted and kept is not None:
         raise InterruptedFitError(
-            f"Interrupted after {fitted.fit.iterations} iterations: not converged; {how_to_continue(kept)}."
+            f"Interrupted after {fitted.fit.iterations} iterations: not converged{what_is_kept(None, kept)}."
         )
     edges, scores = fitted.model.edge_array, fitted.contact_scores
     precision = {}
