@@ -66,8 +66,10 @@ def remove_empty_folders() -> None:
             module.made.pop().rmdir()
 
 
-def save_here_or_elsewhere(save: Callable[[Path], object], path: Path) -> FileAccessError | None:
-    """Save to a file; if it cannot be written, to a new temporary folder. Returns the error, which says where it is."""
+def save_here_or_elsewhere(
+    save: Callable[[Path], object], path: Path, what: str = "The fit was"
+) -> FileAccessError | None:
+    """Save to a file or a folder; if it cannot be written, to a new temporary folder. The error says where it is then."""
     from fieldfit.types import FileAccessError
 
     try:
@@ -79,7 +81,7 @@ def save_here_or_elsewhere(save: Callable[[Path], object], path: Path) -> FileAc
     with contextlib.suppress(OSError):
         folder = Path(tempfile.mkdtemp(prefix="fieldfit-"))
         save(folder / path.name)
-        return FileAccessError(f"{failure} The fit was saved as {folder / path.name} instead.")
+        return FileAccessError(f"{failure} {what} saved as {folder / path.name} instead.")
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
     return failure
