@@ -10,7 +10,7 @@ from typing import assert_type
 
 import pytest
 
-from fieldfit.properties import cached_property
+from fieldfit.properties import cached_property, state_without
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class Square:
     def cells(self) -> list[int]:
         """One for each cell."""
         return [0] * self.side**2
+
+    @cached_property
+    def by_name(self) -> dict[object, object]:
+        """Filled later."""
+        return {}
 
     @cached_property
     def count(self) -> int:
@@ -38,6 +43,23 @@ class Plain(Square):
     @property
     def cells(self) -> list[int]:
         return super().cells
+
+
+class WithSlots(Square):
+    __slots__ = ("extra", "more")
+    extra: int
+    more: int
+
+
+class Partly(Square):
+    def __getstate__(self):
+        return state_without(self, "count")
+
+
+class Empty:
+    @cached_property
+    def value(self) -> int:
+        return 1
 
 
 def test_a_value_is_computed_once_and_belongs_to_its_object():
@@ -133,3 +155,36 @@ def test_a_process_forked_during_the_computation_of_another_thread_computes_its_
     end.set()
     thread.join()
     assert os.waitstatus_to_exitcode(status) == 7
+
+
+def test_the_state_does_not_grow_while_it_is_copied_or_pickled():
+    """A value that another thread stores meanwhile: here the copy of one attribute stores it."""
+
+    class Part:
+        def __init__(self, whole: Square) -> None:
+            self.whole = whole
+
+        def __reduce__(self):
+            _ = self.whole.cells
+            self.whole.by_name[self] = None
+            return int, ()
+
+    for kind in (Square, Doubled, WithSlots, Partly):
+        for copied in (copy.deepcopy, pickle.dumps):
+            square = kind(2)
+            square.__dict__["part"] = part = Part(square)
+            square.by_name["part"] = part
+            copied(square)
+            assert "cells" in square.__dict__
+            assert part in square.by_name
+
+
+def test_slots_and_states_of_their_own_are_kept():
+    slots = WithSlots(2)
+    slots.extra, slots.more = 5, 6
+    loaded = pickle.loads(pickle.dumps(slots))
+    assert (loaded.extra, loaded.more, loaded.side) == (5, 6, 2)
+    partly = Partly(2)
+    assert partly.count == 4
+    assert set(pickle.loads(pickle.dumps(partly)).__dict__) == {"side", "cells"}
+    assert pickle.loads(pickle.dumps(Empty())).value == 1

@@ -156,7 +156,7 @@ def test_damaged_checkpoints_are_refused(samples, tmp_path):
         with pytest.raises(FieldfitError, match="not one of this optimiser"):
             ff.fit(model, values, "PL1", method="lbfgs", checkpoint=ff.Checkpoint(path, resume=True))
     path.write_bytes(b"nonsense")
-    with pytest.raises(FileFormatError):
+    with pytest.raises(FileFormatError, match="Use an intact copy, or start again without it"):
         ff.fit(model, values, "PL1", method="lbfgs", checkpoint=ff.Checkpoint(path, resume=True))
 
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,7 +189,7 @@ def test_shards(inside, votes):
 
 
 def test_folders_of_tables(inside, tmp_path):
-    """The error names the file, and no part of it is left."""
+    """The results are printed, and all files are elsewhere; the error names both files and the checkpoint."""
     rows = np.random.default_rng(0).integers(0, 2, (60, 4))
     (tmp_path / "family.fasta").write_text(
         "".join(f">{k}\n{''.join('AC'[v] for v in row)}\n" for k, row in enumerate(rows))
@@ -197,14 +198,23 @@ def test_folders_of_tables(inside, tmp_path):
         (disk / "network").mkdir()
         (disk / "contacts").mkdir()
         fill()
-        run("network", data, "--out", disk / "network")
-        run("contacts", "family.fasta", "--penalty", "1", "--out", disk / "contacts")
+        run("network", data, "--out", disk / "network", "--checkpoint", "network.state")
+        run("contacts", "family.fasta", "--penalty", "1", "--out", disk / "contacts", "--checkpoint", "contacts.state")
         empty()
         run("network", data, "--out", disk / "network")
     """)
-    for full, name in ((network, "network/edges.csv"), (contacts, "contacts/contacts.csv")):
+    for full, name, pictures in (
+        (network, "network/edges.csv", ["network.png"]),
+        (contacts, "contacts/contacts.csv", ["contact_map.png", "model.ff"]),
+    ):
         assert full["code"] == 2
+        folder, table = name.split("/")
         assert f"{name} was not written because the disk is full" in full["err"]
+        assert f"{folder}.state has the state" in full["err"]
+        assert ("Edges" if folder == "network" else "Pairs with the highest scores") in full["out"]
+        elsewhere = Path(re.search(r"All files were saved as (\S+) instead", full["err"])[1])
+        assert {table, *pictures} <= {file.name for file in elsewhere.iterdir()}
+        shutil.rmtree(elsewhere.parent)
         assert not [file for file in full["files"] if file.endswith(".csv")]
     assert again["code"] == 0
     assert {"edges.csv", "nodes.csv", "summary.txt"} <= set(again["files"])

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fieldfit.cli import main
+from fieldfit.cli import interrupts, main
 from fieldfit.cli.interrupts import ended_after, patient_interrupts
 
 
@@ -117,7 +117,7 @@ def test_ctrl_c_while_python_ends_has_no_traceback(tmp_path):
     """As after a sweep on several processes, whose threads Python waits for."""
     code = """
 import atexit, os, signal, sys, threading, time
-from fieldfit.cli import main
+from fieldfit.cli import interrupts, main
 threading._register_atexit(lambda: (os.kill(os.getpid(), signal.SIGINT), time.sleep(5)))
 sys.argv = ["fieldfit", "show", "no such file"]
 sys.exit(main())
@@ -320,3 +320,88 @@ def test_a_held_interrupt_does_nothing_if_the_block_ends_in_time():
     with ended_after(60.0, lambda: pytest.fail("cleaned")):
         pass
     assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_another_interrupt_waits_while_the_first_is_answered(monkeypatch):
+    monkeypatch.setattr(interrupts, "_ANSWERING", 0.3)
+    answered = []
+
+    def answer():
+        try:
+            press()
+        except KeyboardInterrupt:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            answered.append(True)
+            time.sleep(60)  # it hangs
+
+    with patient_interrupts(), pytest.raises(KeyboardInterrupt):
+        answer()
+    assert answered == [True]
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + "0,1\n1,0\n1,1\n0,0\n" * 5)
+    return path
+
+
+def pressing(monkeypatch, name, times):
+    """Ctrl-C when a file with this name is brought to the disk, the first times."""
+    from fieldfit.data import atomic
+
+    usual, left = os.fsync, [True] * times
+
+    def fsync(descriptor):
+        if left and f".{name}." in os.readlink(f"/proc/self/fd/{descriptor}"):
+            left.pop()
+            press()
+        usual(descriptor)
+
+    monkeypatch.setattr(atomic, "written", [])
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="the test needs the names of open files")
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_fit_is_named_only_if_its_file_is_there(table, tmp_path, monkeypatch, capsys, times):
+    monkeypatch.setattr(interrupts, "_ANSWERING", 0.0)
+    pressing(monkeypatch, "fit.ff", times)
+    out = tmp_path / "fit.ff"
+    assert main(["fit", "boltzmann", str(table), "--out", str(out)]) == 130
+    said = capsys.readouterr().err
+    assert out.exists() == (f"{out} has the fit." in said) == (times == 1)
+    assert ("nothing was written" in said) == (times == 2)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_only_the_files_of_a_fit_that_are_there_are_named(tmp_path, monkeypatch, written):
+    from fieldfit.api.checkpoint import Checkpoint
+    from fieldfit.cli.saving import what_is_kept
+    from fieldfit.data import atomic
+
+    monkeypatch.setattr(atomic, "written", [])
+    out, state = tmp_path / "fit.ff", tmp_path / "state"
+    out.write_text("older")
+    if written:
+        atomic.write_text(out, "x")
+        atomic.write_text(state, "x")
+    kept = what_is_kept(out, Checkpoint(state))
+    assert (f"{out} has the estimate so far" in kept) == written
+    assert (f"{out} was not written" in kept) != written
+    assert (f"{state} has the state" in kept) == written
+
+
+def test_a_sweep_that_is_interrupted_twice_names_its_store(tmp_path, monkeypatch, capsys, table):
+    (tmp_path / "a.toml").write_text(
+        'experiment = "fit-table"\n[constants]\ndata = "a.csv"\npolicy = "PL1"\n[axes]\nsigma2 = [1.0]\n'
+    )
+
+    def twice(sweep, path, **_):
+        path.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fieldfit.sweep.run_sweep", twice)
+    assert main(["sweep", "run", str(tmp_path / "a.toml")]) == 130
+    assert "a.sweep has the finished cells, and the same command continues." in capsys.readouterr().err

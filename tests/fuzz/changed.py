@@ -37,7 +37,7 @@ def changed_file(path, content, source):
             if file.read(len(_MARK)) != _MARK:
                 return _real(where, kind=kind, max_bytes=max_bytes)
         document = json.loads(text) | {"arrays": {}}  # the arrays are as the header declares them
-        content, _ = container._Reader(where, max_bytes).check_document(document, kind)
+        content, _ = container._Reader(where, max_bytes, kind).check_document(document, kind)
         return content, {name: array.copy() for name, array in arrays.items()}
 
     with contextlib.ExitStack() as patches:

@@ -1,5 +1,6 @@
 """Fits on Dask workers have the bits of the fit in this process, whatever the number of workers."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.types import DataError
+from fieldfit.shards.dask_backend import DaskBackend
+from fieldfit.types import ClusterError, DataError
 
 
 def cluster(workers):
@@ -115,3 +117,19 @@ def test_workers_and_clusters_on_the_command_line(samples, tmp_path):
     )  # fmt: skip
     assert ran.returncode == 2
     assert "Give one of the two" in ran.stderr
+
+
+def test_a_scheduler_that_does_not_answer_is_asked_once_and_no_longer_than_the_timeout(client, monkeypatch):
+    asked = []
+
+    async def hangs(**_):
+        asked.append(True)
+        await asyncio.sleep(1000)
+
+    backend = DaskBackend(client, timeout=0.2)
+    monkeypatch.setattr(client.scheduler, "identity", hangs, raising=False)
+    for _ in range(3):
+        backend._unanswered += 1000.0  # no time passes between the questions
+        with pytest.raises(ClusterError, match="scheduler"):
+            backend.members()
+    assert asked == [True]

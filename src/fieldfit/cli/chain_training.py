@@ -12,7 +12,6 @@ from fieldfit.cli.checkpoints import (
     CheckpointOption,
     Resume,
     checkpoint_from_options,
-    how_to_continue,
 )
 from fieldfit.cli.options import Json, SaveTo, Seed, Threads, limit_threads
 from fieldfit.words import counted
@@ -84,16 +83,14 @@ class TrainingOptions:
     def end(self, fit: Fit, checkpoint: Checkpoint | None, failure: FileAccessError | None) -> None:
         """Name the file, if there is one. A fit that was interrupted or could not be saved ends with an error."""
         from fieldfit.cli.output import InterruptedFitError, note
-        from fieldfit.cli.saving import with_state
+        from fieldfit.cli.saving import what_is_kept, with_state
 
         if failure is not None:
             raise with_state(failure, checkpoint)
         if self.out is not None and not self.json:
             note(f"saved: {self.out}")
         if fit.interrupted:
-            kept = f"; {self.out} has the estimate so far" if self.out else ""
-            if checkpoint is not None:
-                kept += f"; {how_to_continue(checkpoint)}"
+            kept = what_is_kept(self.out, checkpoint)
             raise InterruptedFitError(f"Interrupted after {fit.iterations} iterations: not converged{kept}.")
 
 

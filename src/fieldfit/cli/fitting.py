@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,14 +14,13 @@ from fieldfit.cli.checkpoints import (
     CheckpointOption,
     Resume,
     checkpoint_from_options,
-    how_to_continue,
     told_interrupts,
 )
 from fieldfit.cli.cluster import Cluster, ShardsOption, Workers, WorkerTimeout, check_backend, opened_backend
 from fieldfit.cli.options import Json, SaveTo, Seed, Threads, WideRows, WideRowsOption, limit_threads
 from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json
 from fieldfit.cli.progress import shown_progress
-from fieldfit.cli.saving import check_fit_target, save_here_or_elsewhere, with_state
+from fieldfit.cli.saving import check_fit_target, is_written, save_here_or_elsewhere, what_is_kept, with_state
 
 if TYPE_CHECKING:
     from fieldfit.api.checkpoint import Checkpoint
@@ -181,11 +179,19 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
         if out is not None and not options.json:
             note(f"saved: {out}")
     except KeyboardInterrupt:
+        if options.out is not None and not is_written(options.out) and (result.interrupted or result.has_errors):
+            failure = save_here_or_elsewhere(result.save, options.out)  # it came while the file was written
+        if isinstance(failure, FileAccessError):
+            raise with_state(failure, checkpoint) from None
         if result.interrupted:  # it came once more
             raise _stopped(result, options, checkpoint) from None
-        kept = "the estimate is lost, because --out was not given"
-        kept = kept if options.out is None else f"{options.out} has the fit"
-        raise InterruptedFitError(f"Interrupted after the fit, in its standard errors; {kept}.") from None
+        if is_written(options.out):
+            kept = f"; {options.out} has the fit"
+        else:
+            why = "--out was not given" if options.out is None else f"{options.out} was not written"
+            kept = f"; the estimate is lost, because {why}{what_is_kept(None, checkpoint)}"
+        where = "when it was saved and shown" if result.has_errors else "in its standard errors"
+        raise InterruptedFitError(f"Interrupted after the fit, {where}{kept}.") from None
     if isinstance(failure, FileAccessError):
         raise with_state(failure, checkpoint)
     if failure is not None:
@@ -197,7 +203,5 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
 
 def _stopped(result: Fit, options: FitOptions, checkpoint: Checkpoint | None) -> InterruptedFitError:
     """The end of a fit that was interrupted: what there is of it, and how to continue."""
-    kept = f"; {options.out} has the estimate so far" if options.out else ""
-    if checkpoint is not None and os.path.exists(checkpoint.path):  # it has none before the first iteration
-        kept += f"; {how_to_continue(checkpoint)}"
+    kept = what_is_kept(options.out, checkpoint)
     return InterruptedFitError(f"Interrupted after {result.iterations} iterations: not converged{kept}.")

@@ -4,15 +4,18 @@ A KeyboardInterrupt in the middle of an import is lost in a callback of the impo
 NumPy or SciPy. Python prints and forgets what is raised in ``__del__`` and in callbacks of weak references, and the
 ``__del__`` of a zip archive fails if its ``__init__`` has not ended. So the handler checks where the program is, and tries
 again a little later while it is in one of these, or in a block of `held_interrupts`. In callbacks from C it cannot see
-that; an exception that is lost there comes again as well.
+that; an exception that is lost there comes again as well. After the first exception others wait for a few seconds, in which
+the command saves what it has and cleans up.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -22,6 +25,9 @@ from typing import NoReturn
 INTERRUPTED = 130
 #: Seconds between two checks of whether the program has left an import or a finaliser.
 _AGAIN = 0.02
+#: Seconds that the program has to save, clean up and say so before another Ctrl-C interrupts that. People press twice, and
+#: batch systems send several signals.
+_ANSWERING = 3.0
 #: The blocks of `held_interrupts` that the main thread is in.
 _holds = 0
 
@@ -34,6 +40,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.seen = self.terminated = self.answered = False
+        self._raised = -math.inf
 
     def arrive(self, number: int, frame: FrameType | None) -> None:
         """The handler of both signals, and of the alarm that repeats them."""
@@ -43,10 +50,17 @@ class Interrupts:
             self.terminated = True
         if self.answered:
             return
-        if _holds or _would_be_lost(frame):
+        answering = time.monotonic() < self._raised + _ANSWERING
+        if _holds or answering or _would_be_lost(frame):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN)
             return
+        self._raised = time.monotonic()
         raise KeyboardInterrupt
+
+    def come_again(self) -> None:
+        """What was raised is lost: raise it once more, soon."""
+        self._raised = -math.inf
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
     def after_the_end(self, number: int, frame: FrameType | None) -> NoReturn:
         """The handler while Python itself ends: it would print a traceback of that, and may wait for threads."""
@@ -143,7 +157,7 @@ def patient_interrupts(*, until_exit: bool = False) -> Iterator[Interrupts]:
 
     def come_again(lost: sys.UnraisableHookArgs) -> None:
         if issubclass(lost.exc_type, KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+            interrupts.come_again()
         else:
             hook(lost)
 

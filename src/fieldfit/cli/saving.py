@@ -66,8 +66,10 @@ def remove_empty_folders() -> None:
             module.made.pop().rmdir()
 
 
-def save_here_or_elsewhere(save: Callable[[Path], object], path: Path) -> FileAccessError | None:
-    """Save to a file; if it cannot be written, to a new temporary folder. Returns the error, which says where it is."""
+def save_here_or_elsewhere(
+    save: Callable[[Path], object], path: Path, what: str = "The fit was"
+) -> FileAccessError | None:
+    """Save to a file or a folder; if it cannot be written, to a new temporary folder. The error says where it is then."""
     from fieldfit.types import FileAccessError
 
     try:
@@ -79,10 +81,27 @@ def save_here_or_elsewhere(save: Callable[[Path], object], path: Path) -> FileAc
     with contextlib.suppress(OSError):
         folder = Path(tempfile.mkdtemp(prefix="fieldfit-"))
         save(folder / path.name)
-        return FileAccessError(f"{failure} The fit was saved as {folder / path.name} instead.")
+        return FileAccessError(f"{failure} {what} saved as {folder / path.name} instead.")
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
     return failure
+
+
+def is_written(path: Path | None) -> bool:
+    """Whether this process has written the file. An interrupt may have come before that, and what is there may be older."""
+    from fieldfit.data.atomic import written
+
+    return path is not None and os.fspath(path) in written
+
+
+def what_is_kept(out: Path | None, checkpoint: Checkpoint | None) -> str:
+    """What there is of a fit that was interrupted, and how to continue: the end of a sentence."""
+    kept = ""
+    if out is not None:
+        kept = f"; {out} has the estimate so far" if is_written(out) else f"; {out} was not written"
+    if checkpoint is not None and os.path.exists(checkpoint.path):  # it has none before the first iteration
+        kept += f"; {how_to_continue(checkpoint)}"
+    return kept
 
 
 def with_state(failure: FileAccessError, checkpoint: Checkpoint | None) -> FileAccessError:

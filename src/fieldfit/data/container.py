@@ -183,17 +183,21 @@ def read_container(
         raise FileFormatError(
             f"The file to read is of type {type(path).__name__}; give its path, such as 'model.ff', as text or a Path."
         )
-    return _Reader(Path(file_path(path)), max_bytes).read(kind)
+    return _Reader(Path(file_path(path)), max_bytes, kind).read(kind)
 
 
 class _Reader:
     """Checks from the outside in: file, directory of the archive, header, then one array after the other."""
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
+    def __init__(self, path: Path, max_bytes: int, kind: str | None = None) -> None:
         self.path = path
         self.max_bytes = max_bytes
+        self.kind = kind  # of the file that is wanted
 
-    def fail(self, problem: str, advice: str = "Use an intact copy, or fit and save again.") -> NoReturn:
+    def fail(self, problem: str, advice: str | None = None) -> NoReturn:
+        if advice is None:
+            again = "start again without it" if self.kind == "checkpoint" else "fit and save again"
+            advice = f"Use an intact copy, or {again}."
         raise FileFormatError(f"{self.path} cannot be read as a saved fieldfit file: {problem}. {advice}")
 
     def read(self, kind: str | None) -> tuple[Plain, Arrays]:

@@ -19,7 +19,7 @@ from fieldfit import _kernels
 from fieldfit.inference.elimination import LARGEST_TABLE
 from fieldfit.inference.factor_graph import FactorGraph
 from fieldfit.inference.templates import EliminationTemplate, TemplateOrder, compile_template, order_template
-from fieldfit.properties import cached_property
+from fieldfit.properties import cached_property, state_without
 from fieldfit.threads import get_threads
 from fieldfit.types import FloatArray, Int32Array, IntArray, ModelError, WidthError
 
@@ -206,7 +206,7 @@ class Configurations:
     bases: IntArray
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in self.__dict__.items() if key != "kernel"}
+        return state_without(self, "kernel")
 
     @cached_property
     def kernel(self) -> _kernels.Configurations:

@@ -22,7 +22,7 @@ from fieldfit.models.chain_layout import LANE, Weights
 from fieldfit.models.chain_problem import Windows, check_labels
 from fieldfit.models.chain_segments import Segments
 from fieldfit.models.problem import Problem
-from fieldfit.properties import cached_property
+from fieldfit.properties import cached_property, state_without
 from fieldfit.threads import get_threads
 from fieldfit.types import DataError, FloatArray, IntArray, Plain
 
@@ -159,8 +159,7 @@ class BoltzmannChainProblem(Problem):
         assert n == len(lengths)
 
     def __getstate__(self) -> Plain:
-        left_out = ("_tokens", "_last", "_whole")
-        return {key: value for key, value in self.__dict__.items() if key not in left_out}
+        return state_without(self, "_tokens", "_last", "_whole")
 
     def __setstate__(self, state: Plain) -> None:
         self.__dict__.update(state)

@@ -28,7 +28,7 @@ from fieldfit.models.chain_layout import ChainLayout, Weights
 from fieldfit.models.problem import Problem
 from fieldfit.policies.selection import FamilySelection
 from fieldfit.policies.windows import WindowFamily
-from fieldfit.properties import cached_property
+from fieldfit.properties import cached_property, state_without
 from fieldfit.threads import get_threads
 from fieldfit.types import BoolArray, DataError, FloatArray, IntArray, ModelError, Plain, PolicyError
 
@@ -159,7 +159,7 @@ class ChainProblem(Problem):
         return chain_tokens(self.layout, self.dataset, active, compact=self._compact)
 
     def __getstate__(self) -> Plain:
-        return {key: value for key, value in self.__dict__.items() if key != "tokens"}
+        return state_without(self, "tokens")
 
     @property
     def _threads(self) -> int:

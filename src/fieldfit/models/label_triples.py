@@ -14,6 +14,7 @@ import numpy as np
 
 from fieldfit import _kernels
 from fieldfit.data.sequences import Sequences
+from fieldfit.properties import state_without
 from fieldfit.types import Int32Array, IntArray, ModelError, Plain
 
 #: Most arcs of a model: those of 300 labels with every triple allowed.
@@ -87,7 +88,7 @@ class LabelTriples:
         return cls(K, codes[order], label, pairs.reshape(K + 1, K + 1), before[order], after[order])
 
     def __getstate__(self) -> Plain:
-        return {key: value for key, value in self.__dict__.items() if key != "kernel"}
+        return state_without(self, "kernel")
 
     @property
     def n_states(self) -> int:

@@ -6,9 +6,10 @@ kernel is described in kernels/pairwise.hpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -31,7 +32,7 @@ from fieldfit.models.pairwise_layout import (
 from fieldfit.models.pairwise_parameters import PairwiseParameters
 from fieldfit.models.pairwise_preconditioner import SylvesterPreconditioner, code_moments
 from fieldfit.models.pairwise_scores import PairwiseScores
-from fieldfit.models.problem import Problem
+from fieldfit.models.problem import Problem, ResidualProducts
 from fieldfit.models.work import FamilyWork
 from fieldfit.policies.field_families import FieldFamily
 from fieldfit.policies.selection import FamilySelection
@@ -109,21 +110,18 @@ class PairwiseProblem(Problem):
         value = self._layout.kernel.gradient(*self.field.to_field(theta), **arguments)
         return value, self.field.to_parameters(edges, biases)
 
-    def residual_products(
-        self, row_weight: FloatArray | None = None
-    ) -> Callable[[FloatArray], tuple[FloatArray, FloatArray]] | None:
+    def residual_products(self, row_weight: FloatArray | None = None) -> ResidualProducts | None:
         """For a kernel that uses matrix products and components that are all single variables of weight 1."""
         single = all(getattr(part.family, "block_size", None) == 1 and part.everything for part in self._parts)
         if not (self.dense and len(self._parts) == 1 and single and np.all(self._parts[0].beta == 1.0)):
             return None
+        return partial(self._residual_products, row_weight)
 
-        def products(theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-            _, biases, arguments = self._sums(row_weight)
-            outer = np.empty((self.field.n_variables, self.field.n_variables))
-            self._layout.kernel.gradient(*self.field.to_field(theta), outer_out=outer, **arguments)
-            return biases, outer
-
-        return products
+    def _residual_products(self, row_weight: FloatArray | None, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        _, biases, arguments = self._sums(row_weight)
+        outer = np.empty((self.field.n_variables, self.field.n_variables))
+        self._layout.kernel.gradient(*self.field.to_field(theta), outer_out=outer, **arguments)
+        return biases, outer
 
     def hessian_product(self, theta: FloatArray, v: FloatArray, row_weight: FloatArray | None = None) -> FloatArray:
         """Σ_i w_i ∇² m_θ(X_i, Z_i) v."""

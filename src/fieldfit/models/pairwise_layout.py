@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fieldfit import _kernels
 from fieldfit.policies.selection import FamilySelection, check_components
-from fieldfit.properties import cached_property
+from fieldfit.properties import cached_property, state_without
 from fieldfit.types import Array, FloatArray, Int32Array, IntArray, Plain
 
 S = TypeVar("S", bound=np.generic)
@@ -92,7 +92,7 @@ class Layout:
     edge_number: EdgeNumbers
 
     def __getstate__(self) -> Plain:
-        return {key: value for key, value in self.__dict__.items() if key != "kernel"}
+        return state_without(self, "kernel")
 
     @cached_property
     def kernel(self) -> _kernels.PairwiseBlocks:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from fieldfit.optim.stochastic import Batches
     from fieldfit.policies.policy import BoundPolicy
 
+#: θ ↦ Σ_i w_i r_j (m,) and Σ_i w_i c_k r_j (m, m), see `Problem.residual_products`.
+ResidualProducts = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+
 
 class Problem(ABC):
     """Sums over samples of the stochastic composite log-likelihood. All are sums, never means.
@@ -111,9 +114,7 @@ class Problem(ABC):
         del bound, theta, seed
         return None
 
-    def residual_products(
-        self, row_weight: FloatArray | None = None
-    ) -> Callable[[FloatArray], tuple[FloatArray, FloatArray]] | None:
+    def residual_products(self, row_weight: FloatArray | None = None) -> ResidualProducts | None:
         """For PL1 of a dense binary field: θ ↦ Σ_i w_i r_j (m,) and Σ_i w_i c_k r_j (m, m), r = c − E[c | all others].
 
         None for all other problems.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -67,10 +68,10 @@ class SeparateConditions(Conditions):
 
     def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i g_i (p,)."""
-        parts = [node.summed(codes, weight, mask) for node in self._nodes]
-        return lambda theta: np.concatenate(
-            [sums(theta + shift) for sums, shift in zip(parts, self.shifts, strict=True)]
-        )
+        return partial(self._sums, [node.summed(codes, weight, mask) for node in self._nodes])
+
+    def _sums(self, parts: Sequence[Sums], theta: FloatArray) -> FloatArray:
+        return np.concatenate([sums(theta + shift) for sums, shift in zip(parts, self.shifts, strict=True)])
 
     def derivative(
         self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldfit.models.field import FieldModel
-from fieldfit.models.problem import Problem
+from fieldfit.models.problem import Problem, ResidualProducts
 from fieldfit.policies.structure import FieldStructure
 from fieldfit.properties import cached_property
 from fieldfit.refinement.instruments import Conditionals, Function, expand_scores
@@ -212,7 +212,7 @@ class NodeConditions(Conditions):
         conditions, node = self.slices[place], self.nodes[[place]]
         columns, instrument = np.unique(self.instrument[conditions], return_inverse=True)
         single = copy(self)
-        for cached in ("slices", "_linear_columns"):
+        for cached in ("slices", "_linear_columns", "_unit"):
             single.__dict__.pop(cached, None)
         single.nodes, single.conditionals = node, Conditionals(self.model, node)
         single.component = np.zeros(len(instrument), dtype=np.int64)
@@ -312,20 +312,25 @@ class NodeConditions(Conditions):
 
     def summed_by(self, problem: Problem, weight: FloatArray | None = None) -> Sums | None:
         """The same from the products of residuals and states that PL1 of a dense binary field computes; else None."""
-        columns, variables, low, gap = self._linear_columns
         residual_products = problem.residual_products(weight)
+        columns = self._linear_columns[0]
         if residual_products is None or len(columns) < len(self.products) or not self.conditionals.is_pairwise:
             return None
+        return partial(self._of_products, residual_products)
+
+    def _of_products(self, residual_products: ResidualProducts, theta: FloatArray) -> FloatArray:
+        _, variables, low, gap = self._linear_columns
         node = self.nodes[self.component]
-        unit = np.array([self.functions[v][1, 0] - self.functions[v][0, 0] for v in node.tolist()])
+        single, products = residual_products(theta)
+        with_instrument = low[self.instrument] * single[node]
+        with_instrument += gap[self.instrument] * products[variables[self.instrument], node]
+        return self._unit * with_instrument
 
-        def sums(theta: FloatArray) -> FloatArray:
-            single, products = residual_products(theta)
-            with_instrument = low[self.instrument] * single[node]
-            with_instrument += gap[self.instrument] * products[variables[self.instrument], node]
-            return unit * with_instrument
-
-        return sums
+    @cached_property
+    def _unit(self) -> FloatArray:
+        """The gap between the two values of the residual of each condition (p,)."""
+        node = self.nodes[self.component]
+        return np.array([self.functions[v][1, 0] - self.functions[v][0, 0] for v in node.tolist()])
 
     def _sums(
         self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None, mask: FloatArray | None

@@ -72,16 +72,16 @@ class ScoreConditions(Conditions):
 
     def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
-        compiled = list(self._by_component(codes, weight, mask))
+        return partial(self._sums, list(self._by_component(codes, weight, mask)))
 
-        def sums(theta: FloatArray) -> FloatArray:
-            untied = self._ties.T @ theta
-            total = np.zeros(self.size)
-            for conditions, problem, scale in compiled:
-                total[conditions] = problem.value_grad(untied, scale)[1][self._feature[conditions]]
-            return total
-
-        return sums
+    def _sums(
+        self, compiled: Sequence[tuple[slice, FieldProblem, FloatArray | None]], theta: FloatArray
+    ) -> FloatArray:
+        untied = self._ties.T @ theta
+        total = np.zeros(self.size)
+        for conditions, problem, scale in compiled:
+            total[conditions] = problem.value_grad(untied, scale)[1][self._feature[conditions]]
+        return total
 
     def derivative(
         self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None
@@ -132,7 +132,7 @@ class StackedConditions(Conditions):
     def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
         parts = [part.summed(codes, weight, self._mask(mask, k)) for k, part in enumerate(self.parts)]
-        return lambda theta: np.concatenate([sums(theta) for sums in parts])
+        return partial(_joined, parts)
 
     def derivative(
         self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None
@@ -144,6 +144,15 @@ class StackedConditions(Conditions):
 
     def _mask(self, mask: FloatArray | None, place: int) -> FloatArray | None:
         return None if mask is None else mask[:, self._first[place] : self._first[place + 1]]
+
+
+def _joined(parts: Sequence[Sums], theta: FloatArray) -> FloatArray:
+    return np.concatenate([sums(theta) for sums in parts])
+
+
+def _constant(total: FloatArray, theta: FloatArray) -> FloatArray:
+    del theta
+    return total
 
 
 def _reached(neighbours: Sequence[Sequence[int]], target: Sequence[int], given: frozenset[int]) -> set[int]:
@@ -196,7 +205,7 @@ class StatisticConditions(Conditions):
         total = np.zeros(self.size)
         for samples, block in self.value_blocks(codes, total):
             total += block.sum(axis=0) if weight is None else weight[samples] @ block
-        return lambda theta: total
+        return partial(_constant, total)
 
     def derivative(
         self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None

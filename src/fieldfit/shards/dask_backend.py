@@ -39,7 +39,7 @@ _FAN_IN = 8
 _LARGE_BYTES = 1 << 20
 #: Seconds between two checks of which workers are alive.
 _CHECK_SECONDS = 2.0
-#: Seconds without an answer after which the scheduler is lost.
+#: Seconds without an answer after which the scheduler is lost, if the timeout is not shorter.
 _SCHEDULER_SECONDS = 300.0
 #: How often in a row a worker that is alive may fail before it is asked no more.
 _FAILURES = 3
@@ -98,6 +98,7 @@ class DaskBackend(Backend):
         self.patience = patience
         self.tell = tell
         self._told: set[str] = set()
+        self._unanswered = -math.inf  # when the scheduler was given up
         self._paused: dict[str, float] = {}  # since when, as far as this client has seen
 
     def place(self, sources: Sequence[Source]) -> DaskShards:
@@ -128,11 +129,15 @@ class DaskBackend(Backend):
             identity: dict[str, dict[str, dict[str, Any]]] = await self.client.scheduler.identity(n_workers=-1)
             return identity.get("workers")
 
+        limit = min(_SCHEDULER_SECONDS, self.timeout)
+        if time.monotonic() < self._unanswered + limit:  # those who ask why something failed do not wait once more
+            raise OSError("the scheduler does not answer")
         answer = asyncio.run_coroutine_threadsafe(asked(), self.client.loop.asyncio_loop)
         try:
-            workers = answer.result(_SCHEDULER_SECONDS)
+            workers = answer.result(limit)
         except TimeoutError:
             answer.cancel()
+            self._unanswered = time.monotonic()
             workers = None
         if workers is None:
             raise OSError("the scheduler does not answer")

@@ -12,7 +12,6 @@ from fieldfit.cli.checkpoints import (
     CheckpointOption,
     Resume,
     checkpoint_from_options,
-    how_to_continue,
     told_interrupts,
 )
 from fieldfit.cli.options import Json, Threads, limit_threads
@@ -94,6 +93,7 @@ def contacts(
     from fieldfit.cli.invocation import signed
     from fieldfit.cli.output import InterruptedFitError, collected_warnings, note, print_json, print_table
     from fieldfit.cli.progress import shown_progress
+    from fieldfit.cli.saving import save_here_or_elsewhere, what_is_kept, with_state
     from fieldfit.data.atomic import write_text
     from fieldfit.report.figures import make_folder, save_figure
     from fieldfit.report.table import PlainTable
@@ -114,7 +114,7 @@ def contacts(
         )  # fmt: skip
     if fitted.fit.interrupted and kept is not None:
         raise InterruptedFitError(
-            f"Interrupted after {fitted.fit.iterations} iterations: not converged; {how_to_continue(kept)}."
+            f"Interrupted after {fitted.fit.iterations} iterations: not converged{what_is_kept(None, kept)}."
         )
     edges, scores = fitted.model.edge_array, fitted.contact_scores
     precision = {}
@@ -126,15 +126,19 @@ def contacts(
         table = table.assign(distance=known[table["i"], table["j"]])
     with collected_warnings():
         strongest = fitted.strongest_couplings(couplings, separation=separation) if couplings else None
-    if folder is not None:
-        write_text(folder / "contacts.csv", table.to_csv(index=False))
+
+    def write(target: Path) -> None:
+        make_folder(target)
+        write_text(target / "contacts.csv", table.to_csv(index=False))
         if strongest is not None:
-            write_text(folder / "couplings.csv", strongest.to_csv(index=False))
-        write_text(folder / "mutations.csv", fitted.mutations().to_csv(index=False))
-        fitted.to_plmc(folder / "parameters.plmc")
-        signed(fitted.fit).save(folder / "model.ff")
+            write_text(target / "couplings.csv", strongest.to_csv(index=False))
+        write_text(target / "mutations.csv", fitted.mutations().to_csv(index=False))
+        fitted.to_plmc(target / "parameters.plmc")
+        signed(fitted.fit).save(target / "model.ff")
         drawing = fitted.plot_contacts(known, closest=closest, separation=separation)
-        save_figure(drawing, folder, "contact_map")
+        save_figure(drawing, target, "contact_map")
+
+    failure = None if folder is None else save_here_or_elsewhere(write, folder, "All files were")
     shown = {f"L*{share:g}": value for share, value in precision.items()}
     if json:
         print_json(
@@ -151,6 +155,8 @@ def contacts(
                 **({} if strongest is None else {"couplings": strongest.to_dict("records")}),
             }
         )
+        if failure is not None:
+            raise with_state(failure, kept)
         return
     columns = tuple(map(str, table.columns))
     formats = tuple(".3f" if name in ("norm", "score", "distance") else "d" for name in columns)
@@ -172,6 +178,8 @@ def contacts(
     print_table(PlainTable(f"Pairs with the highest scores in {path.name}", columns, lines, told, formats))
     if strongest is not None:
         print_table(_couplings_table(strongest, separation, fitted.caution_of_errors))
+    if failure is not None:
+        raise with_state(failure, kept)
     if folder is not None:
         files = "contacts.csv, mutations.csv, parameters.plmc, model.ff, contact_map.png and contact_map.svg"
         note(f"Wrote {files if strongest is None else f'couplings.csv, {files}'} to {folder}.")

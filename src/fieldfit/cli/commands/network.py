@@ -85,6 +85,7 @@ def network(
     from fieldfit import networks
     from fieldfit.api.finished_parts import as_parts
     from fieldfit.cli.output import collected_warnings, note, print_json, say
+    from fieldfit.cli.saving import save_here_or_elsewhere, with_state
     from fieldfit.cli.steps import shown_steps
     from fieldfit.cli.values import as_list
     from fieldfit.report.figures import make_folder
@@ -123,19 +124,26 @@ def network(
     if by is not None and not pair:
         note(f"There are {len(parts)} groups; choose two with --compare A,B to compare them.")
     summary = summary_text(analyses, comparison, by)
+    failure = None
     if folder is not None:
         cautions = "".join(f"\n\nWarning: {message}" for message in warned)
+
+        def write(target: Path) -> None:
+            write_files(make_folder(target), analyses, comparison, colours, summary + cautions, by, seed)
+
         with waiting("tables and picture"):
-            write_files(folder, analyses, comparison, colours, summary + cautions, by, seed)
+            failure = save_here_or_elsewhere(write, folder, "All files were")
     if json:
         print_json(as_json(analyses, comparison, by) | {"warnings": warned})
-        return
-    say(summary)
-    for label, analysis in analyses.items():
-        print_edges(analysis, f"Edges{f' of group {label}' if label else ''}", rows)
-    if comparison is not None:
-        print_comparison(comparison, rows)
-    if folder is not None:
+    else:
+        say(summary)
+        for label, analysis in analyses.items():
+            print_edges(analysis, f"Edges{f' of group {label}' if label else ''}", rows)
+        if comparison is not None:
+            print_comparison(comparison, rows)
+    if failure is not None:
+        raise with_state(failure, kept)
+    if folder is not None and not json:
         compared_file = ", comparison.csv" if comparison is not None else ""
         note(f"Wrote edges.csv, nodes.csv{compared_file}, network.png, network.svg and summary.txt to {folder}.")
 

@@ -9,6 +9,7 @@ import typer
 
 from fieldfit.cli.cluster import Cluster, Workers, WorkerTimeout, check_backend, opened_backend
 from fieldfit.cli.options import Json, Threads, limit_threads
+from fieldfit.cli.output import InterruptedFitError
 
 SweepFile = Annotated[Path, typer.Argument(metavar="FILE.toml", help="File that describes the sweep.")]
 StoreFile = Annotated[Path, typer.Argument(metavar="SWEEP", help="A sweep's .toml file, or its store.")]
@@ -37,31 +38,39 @@ def run(
     json: Json = False,
 ) -> None:
     """Compute the missing cells of a sweep. After an interruption, run the same command again to continue."""
-    from fieldfit.cli.output import InterruptedFitError, print_json, say
+    from fieldfit.cli.output import print_json, say
     from fieldfit.sweep import read_sweep, run_sweep
 
     limit_threads(threads)
     check_backend(workers, cluster, worker_timeout)
-    with opened_backend(workers, cluster, worker_timeout) as backend:
-        summary = run_sweep(
-            read_sweep(file),
-            store or store_of(file),
-            n_jobs=jobs,
-            retry_failed=retry_failed,
-            extend=extend,
-            progress=not quiet,
-            backend=backend,
-        )
+    path = store or store_of(file)
+    try:
+        with opened_backend(workers, cluster, worker_timeout) as backend:
+            summary = run_sweep(
+                read_sweep(file),
+                path,
+                n_jobs=jobs,
+                retry_failed=retry_failed,
+                extend=extend,
+                progress=not quiet,
+                backend=backend,
+            )
+    except KeyboardInterrupt:  # it came twice
+        if not path.exists():
+            raise
+        raise _interrupted(path) from None
     if json:
         print_json(vars(summary) | {"path": str(summary.path)})
     else:
         say(str(summary))
     if summary.interrupted:
-        raise InterruptedFitError(
-            f"Interrupted; {summary.path} has the finished cells, and the same command continues."
-        )
+        raise _interrupted(summary.path)
     if summary.failed:
         raise typer.Exit(FAILED)
+
+
+def _interrupted(path: Path) -> InterruptedFitError:
+    return InterruptedFitError(f"Interrupted; {path} has the finished cells, and the same command continues.")
 
 
 def show(

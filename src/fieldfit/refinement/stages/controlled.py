@@ -7,8 +7,9 @@ together, which is Fisher's information where B is the full likelihood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -114,8 +115,7 @@ class ControlConditions(Conditions):
 
     def summed(self, codes: Int32Array, weight: FloatArray | None = None, mask: FloatArray | None = None) -> Sums:
         """θ ↦ Σ_i w_i Z_ic g_i (p,)."""
-        parts = list(self._weighted(codes, weight, mask))
-        return lambda theta: np.concatenate([p.value_grad(theta, w)[1] for p, w in parts])
+        return partial(_gradients, list(self._weighted(codes, weight, mask)))
 
     def derivative(
         self, codes: Int32Array, theta: FloatArray, weight: FloatArray | None = None, mask: FloatArray | None = None
@@ -130,6 +130,10 @@ class ControlConditions(Conditions):
         first, second = self._problems(codes)
         for place, problem in enumerate((first, first, second)):
             yield problem, scaled(weight, mask, place)
+
+
+def _gradients(parts: Sequence[tuple[Problem, FloatArray | None]], theta: FloatArray) -> FloatArray:
+    return np.concatenate([problem.value_grad(theta, weight)[1] for problem, weight in parts])
 
 
 @dataclass(frozen=True)
