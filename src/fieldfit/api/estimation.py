@@ -25,10 +25,10 @@ from fieldfit.asymptotics.separation import concerned_by, separated_parameters, 
 from fieldfit.callers import warn_caller
 from fieldfit.models.base import Model
 from fieldfit.models.identification import with_open_weights
-from fieldfit.objective import Penalties
 from fieldfit.optim import Solution, Status
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.settling import SHARE_OF_TOL
+from fieldfit.penalties import Penalties
 from fieldfit.policies import Policy
 from fieldfit.types import ConvergenceWarning, FieldfitError, FloatArray, IntArray, RunawayWarning, SeparationWarning
 from fieldfit.weights import AutoWeights, DrawnPolicy, Part, WeightsResult, automatic_weights

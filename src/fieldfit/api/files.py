@@ -30,7 +30,7 @@ from fieldfit.data.container import read_container, write_container
 from fieldfit.data.encoders import Encoder, names_of, read_encoded, read_encoder
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.models.base import Cost, Model
-from fieldfit.objective import LEAST_VARIANCE, Penalties
+from fieldfit.penalties import LEAST_VARIANCE, Penalties
 from fieldfit.policies import Policy
 from fieldfit.types import Array, Arrays, ClusterError, DataError, FieldfitError, FileFormatError, Plain
 from fieldfit.weights.storing import from_plain, to_plain

@@ -13,11 +13,11 @@ from fieldfit.api.options import EstimationOptions
 from fieldfit.api.refine import fit_estimator
 from fieldfit.api.result import Fit
 from fieldfit.models.base import Model, check_model
-from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
+from fieldfit.penalties import ByParameter
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.types import FloatArray

@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from fieldfit.api.checkpoint import Checkpoint, as_checkpoint
 from fieldfit.arguments import one_of, positive_number, seed, truth_value, whole_number
-from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
 from fieldfit.optim.early_stopping import EarlyStopping
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
+from fieldfit.penalties import ByParameter
 from fieldfit.policies import Policy
 from fieldfit.policies.selection import Selection
 from fieldfit.types import DataError, FieldfitError, FloatArray

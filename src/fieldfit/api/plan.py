@@ -22,8 +22,8 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, check_model
 from fieldfit.models.field_compiler import too_wide
-from fieldfit.objective import ByParameter, Penalties
 from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.penalties import ByParameter, Penalties
 from fieldfit.planner.calibration import calibration
 from fieldfit.planner.costs import MOST_TIMED
 from fieldfit.planner.pilot import PILOT_POLICY, plain_problem

@@ -21,7 +21,8 @@ from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
 from fieldfit.named import places_of_each
-from fieldfit.objective import Objective, Penalties
+from fieldfit.objective import Objective
+from fieldfit.penalties import Penalties
 from fieldfit.policies import Policy
 from fieldfit.policies.drawn_counts import draw_counts
 from fieldfit.policies.policy import LARGEST_WEIGHT, BoundPolicy

@@ -12,7 +12,7 @@ from fieldfit.api.prepare import Prepared, draw_samples
 from fieldfit.data.dataset import Dataset
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
-from fieldfit.objective import Penalties
+from fieldfit.penalties import Penalties
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import Selection
 from fieldfit.shards.backend import Backend, LocalBackend, Placed

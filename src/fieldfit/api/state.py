@@ -17,10 +17,11 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.base import Cost, Model
 from fieldfit.models.problem import Problem
-from fieldfit.objective import Objective, Penalties
+from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution, Status
 from fieldfit.optim.choose import Method
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
+from fieldfit.penalties import Penalties
 from fieldfit.policies import Policy
 from fieldfit.properties import cached_property
 from fieldfit.refinement.second_stage import EstimatingScores

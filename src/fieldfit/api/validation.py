@@ -28,7 +28,7 @@ from fieldfit.data.dataset import Dataset
 from fieldfit.data.fingerprint import exact_fingerprint
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model
-from fieldfit.objective import ByParameter
+from fieldfit.penalties import ByParameter
 from fieldfit.policies import Policy, as_policy
 from fieldfit.policies.selection import Selection
 from fieldfit.steps import stepped

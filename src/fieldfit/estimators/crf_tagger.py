@@ -37,9 +37,9 @@ from fieldfit.estimators.sequence_predictor import TAGGER_EXAMPLE, SequencePredi
 from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.estimators.weight_tables import top_features, transferred, transition_table, triple_table
 from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.objective import ByParameter
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
+from fieldfit.penalties import ByParameter
 from fieldfit.policies import Policy
 from fieldfit.shards.backend import Backend
 from fieldfit.shards.pieces import Pieces

@@ -20,8 +20,8 @@ from fieldfit.arguments import whole_number, whole_numbers
 from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.models.graphs import grid_edges
 from fieldfit.models.tied import TiedField
-from fieldfit.objective import ByParameter
 from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.penalties import ByParameter
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
 from fieldfit.threads import use_threads

@@ -24,8 +24,8 @@ from fieldfit.estimators.settings import seed_from_setting, threads_of
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.models.field import FieldModel
 from fieldfit.models.potts import Potts
-from fieldfit.objective import ByParameter
 from fieldfit.optim.solution import DEFAULT_TOL
+from fieldfit.penalties import ByParameter
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged
 from fieldfit.threads import use_threads

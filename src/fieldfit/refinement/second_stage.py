@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fieldfit.models.base import Model
     from fieldfit.models.field import FieldModel
     from fieldfit.models.problem import Problem
-    from fieldfit.objective import Penalties
     from fieldfit.optim.keeping import Keeper
+    from fieldfit.penalties import Penalties
     from fieldfit.policies.laws.base import Law
     from fieldfit.policies.policy import BoundPolicy
     from fieldfit.policies.selection import Selection

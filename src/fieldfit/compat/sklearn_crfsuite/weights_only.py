@@ -8,7 +8,7 @@ from fieldfit.api.result import Fit
 from fieldfit.api.state import Convergence, SampleSize
 from fieldfit.data.encoders import Encoder
 from fieldfit.models.chain_crf import ChainCRF
-from fieldfit.objective import Penalties
+from fieldfit.penalties import Penalties
 from fieldfit.policies import Policy
 from fieldfit.types import FloatArray
 
