@@ -82,14 +82,16 @@ def test_ctrl_c_at_any_moment_of_workers(table, tmp_path, seconds, presses):
     assert list(temporary.iterdir()) == []
 
 
-def test_folders_of_workers_that_were_killed_vanish_with_the_next_run(table, tmp_path):
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs the processes of a session")
+def test_a_command_that_is_killed_takes_its_workers_along_and_the_next_run_removes_their_folder(table, tmp_path):
     process, temporary = start(tmp_path, "fit", "boltzmann", str(table), "--workers", "1", "-p", "PL1 + 0.5*PL2")
     wait_until(
         lambda: list(temporary.glob(".fieldfit-workers.*/*/worker*")) or process.poll() is not None, "a worker"
     )
     assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
     process.communicate()
+    wait_until(lambda: not session(process.pid), "processes to end")
     assert list(temporary.iterdir())
     again = [sys.executable, "-m", "fieldfit", "fit", "boltzmann", str(table), "--workers", "1"]
     environment = os.environ | {"TMPDIR": str(temporary)}
