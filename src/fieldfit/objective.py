@@ -62,7 +62,8 @@ class Objective:
 
     ``start`` (r,) holds the values of the fixed parameters, ``free`` (r,) says which are not fixed, ``precision`` (r,)
     is 1/σ², ``row_weight`` (n,) multiplies samples. ``units`` (r,) are the sizes of the model's features, for optimisers
-    (None: all 1). ``counts``: the weights are numbers of copies.
+    (None: all 1). ``counts``: the weights are numbers of copies. ``preconditioned``: whether the problem's own operator
+    is used, which problems in small shards do not have.
     """
 
     problem: Problem
@@ -72,6 +73,7 @@ class Objective:
     row_weight: FloatArray | None = None
     units: FloatArray | None = None
     counts: bool = False
+    preconditioned: bool = True
 
     @property
     def free_units(self) -> FloatArray | None:
@@ -330,7 +332,7 @@ class Objective:
 
         None if some parameters are fixed or the problem has none.
         """
-        if not self._everything_free:
+        if not (self._everything_free and self.preconditioned):
             return None
         first = self.problem.preconditioner(self.start, self.precision, self.row_weight)
         if first is None:

@@ -94,18 +94,34 @@ def interrupts_for_this_process(*trackers: str) -> Iterator[None]:
 
     A terminal sends it to all of them. They would print tracebacks, of their imports for example. It waits for the end of
     the block; processes and threads inherit that it waits. Trackers of shared memory, that of multiprocessing and those of
-    the given modules, are started before it: their start would let it through again.
+    the given modules, are started before it: their start would let it through again. They do not warn of what they remove
+    if this process is killed or ends before it has done so.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    for tracker in ("multiprocessing.resource_tracker", *trackers):
-        import_module(tracker).ensure_running()
+    with _python_warnings("ignore:resource_tracker:UserWarning"):
+        for tracker in ("multiprocessing.resource_tracker", *trackers):
+            import_module(tracker).ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _python_warnings(rule: str) -> Iterator[None]:
+    """Python processes that start in this block follow one more rule for warnings."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [before, rule]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def processors() -> int:

@@ -191,3 +191,35 @@ def test_other_estimators_and_damage_are_refused(samples, tmp_path, monkeypatch)
         write_container(path, header, arrays | change)
         with pytest.raises(FieldfitError, match="not one of this second stage"):
             ff.fit(model, values, "PL1 >> FL~1000", checkpoint=ff.Checkpoint(path, resume=True))
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "newton"])
+def test_another_tolerance_continues_the_fit(samples, tmp_path, method):
+    """From a number to the statistical one; a smaller one gives the bits of a fit that had it from the start."""
+    model, values = samples
+    options = {"method": method, "random_state": 4}
+
+    def interrupt(progress):
+        if progress.iteration == 2:
+            raise KeyboardInterrupt
+
+    def resumed(path, tol):
+        return ff.fit(model, values, "PL1", tol=tol, checkpoint=ff.Checkpoint(path, resume=True), **options)
+
+    tolerances: list[tuple[Any, Any]] = [(1e-9, "statistical"), ("statistical", 1e-9), (1e-3, 1e-9)]
+    for first, then in tolerances:
+        path = tmp_path / f"{first} {then}"
+        part = ff.fit(model, values, "PL1", tol=first, checkpoint=path, progress=interrupt, **options)
+        whole = ff.fit(model, values, "PL1", tol=then, **options)
+        assert part.iterations == 2 < whole.iterations
+        assert resumed(path, then).theta.tobytes() == whole.theta.tobytes()
+        assert resumed(path, 1e-2).theta.tobytes() == whole.theta.tobytes()  # more accurate than asked for
+
+
+def test_the_second_stage_takes_a_larger_tolerance(samples, tmp_path):
+    """Its smallest ones are numbers, and from the default on it stops by its sampling error."""
+    model, values = samples
+    first = ff.fit(model, values, "PL1 >> FL", tol=1e-8, checkpoint=tmp_path / "state")
+    again = ff.fit(model, values, "PL1 >> FL", tol=1e-3, checkpoint=ff.Checkpoint(tmp_path / "state", resume=True))
+    assert again.converged
+    assert again.theta.tobytes() == first.theta.tobytes()

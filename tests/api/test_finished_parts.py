@@ -1,9 +1,12 @@
 """Computations of many parts continue from a file with the finished ones, and end with the same bits."""
 
+import contextlib
 import signal
 import subprocess
 import sys
 import time
+import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -230,3 +233,47 @@ def test_a_killed_command_goes_on(tmp_path, answers, capsys, monkeypatch):
     assert rest.stdout == whole
     assert "finished parts" in rest.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["answers.csv", "state"]
+
+
+@pytest.mark.parametrize("stop", [1, 7, 12])
+def test_warnings_of_finished_parts_come_again(tmp_path, monkeypatch, answers, stop):
+    """Folds whose fits did not converge say so in the run that takes them from the file, in their order."""
+
+    def heard(most, **more):
+        usual, parts = finished_parts.PartsKeeper.part, 0
+
+        def part(keeper, shapes, compute):
+            nonlocal parts
+            parts += 1
+            if parts > most:
+                raise KeyboardInterrupt
+            return usual(keeper, shapes, compute)
+
+        monkeypatch.setattr(finished_parts.PartsKeeper, "part", part)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with contextlib.suppress(KeyboardInterrupt):
+                validated(answers, max_iter=1, **more)
+        monkeypatch.undo()
+        assert all(warning.filename == __file__ for warning in caught)
+        return [(warning.category, str(warning.message)) for warning in caught]
+
+    whole = heard(99)
+    assert len(whole) == 12
+    state = tmp_path / "state"
+    assert heard(stop, checkpoint=state) == whole[:stop]
+    assert heard(99, checkpoint=ff.Checkpoint(state, resume=True)) == whole
+
+
+def test_changed_warnings_are_refused_and_older_files_have_none(tmp_path, answers):
+    state, changed = tmp_path / "state", tmp_path / "changed"
+    validated(answers, checkpoint=state)
+    header, arrays = read_container(state, kind="checkpoint")
+    kept = {"kind": "checkpoint", "belongs_to": header["belongs_to"]}
+    wrong: list[Any] = [[], [[]] * 4, [[[]] * 2] * 4, [[[["ConvergenceWarning"]]] * 3] * 4, [[[["a", 1]]] * 3] * 4, 1]
+    for said in wrong:
+        write_container(changed, kept | {"warnings": said}, arrays)
+        with pytest.raises(FieldfitError, match="damaged: its warnings"):
+            validated(answers, checkpoint=ff.Checkpoint(changed, resume=True))
+    write_container(changed, kept, arrays)
+    same(validated(answers, checkpoint=ff.Checkpoint(changed, resume=True)), validated(answers))

@@ -10,6 +10,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -405,3 +406,28 @@ def test_a_sweep_that_is_interrupted_twice_names_its_store(tmp_path, monkeypatch
     monkeypatch.setattr("fieldfit.sweep.run_sweep", twice)
     assert main(["sweep", "run", str(tmp_path / "a.toml")]) == 130
     assert "a.sweep has the finished cells, and the same command continues." in capsys.readouterr().err
+
+
+def test_an_interrupt_in_the_folds_of_a_tagger_names_their_file(tmp_path, monkeypatch, capsys):
+    """The fit itself has no file before the penalty is chosen."""
+    from fieldfit.api.finished_parts import PartsKeeper
+
+    monkeypatch.chdir(tmp_path)
+    Path("train.txt").write_text("the D\ndog N\nruns V\n\na D\ncat N\nsleeps V\n\n" * 20)
+    usual = PartsKeeper.part
+
+    def second(keeper, shapes, compute):
+        if keeper._next == 1:
+            raise KeyboardInterrupt
+        return usual(keeper, shapes, compute)
+
+    command = ["fit", "crf", "train.txt", "--sigma2", "1,10", "--checkpoint", "state", "--json"]
+    with monkeypatch.context() as patch:
+        patch.setattr(PartsKeeper, "part", second)
+        assert main(command) == 130
+    said = capsys.readouterr().err
+    assert "state.cv has the state, and the same command with --resume continues from there." in said
+    assert main([*command, "--resume"]) == 0
+    said = capsys.readouterr().err
+    assert "nothing to resume" not in said
+    assert "resuming: state.cv has 1 finished part" in said

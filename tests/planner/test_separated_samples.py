@@ -77,3 +77,14 @@ def test_a_refusal_counts_the_parameters_that_it_does_not_list():
     names = [f"x{k}" for k in range(12)]
     assert "for x0, x1; a second" in refused_second_stage(names[:2])
     assert "x8, x9 and 2 more; a second" in refused_second_stage(names)
+
+
+def test_a_pilot_whose_samples_separate_charges_pl2_with_few_more_evaluations_than_pl1():
+    """The pilot's samples separate, and PL2 would follow its weak ridge for 223 evaluations; fits take 52 and 71."""
+    model = ff.BoltzmannMachine(10, biases=True)
+    theta = np.random.default_rng(0).normal(0, 0.5, model.n_parameters)
+    values = model.sample(theta, 60_000, random_state=1).values.copy()
+    values[:, :4] = np.random.default_rng(3).random((60_000, 4)) < 0.003
+    plan = ff.plan(model, values, policies=["PL1", "PL2"])
+    evaluations = {candidate.policy: candidate.evaluations for candidate in plan.candidates}
+    assert evaluations["PL2"] < 4 * evaluations["PL1"]

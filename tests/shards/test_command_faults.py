@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -82,14 +83,16 @@ def test_ctrl_c_at_any_moment_of_workers(table, tmp_path, seconds, presses):
     assert list(temporary.iterdir()) == []
 
 
-def test_folders_of_workers_that_were_killed_vanish_with_the_next_run(table, tmp_path):
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs the processes of a session")
+def test_a_command_that_is_killed_takes_its_workers_along_and_the_next_run_removes_their_folder(table, tmp_path):
     process, temporary = start(tmp_path, "fit", "boltzmann", str(table), "--workers", "1", "-p", "PL1 + 0.5*PL2")
     wait_until(
         lambda: list(temporary.glob(".fieldfit-workers.*/*/worker*")) or process.poll() is not None, "a worker"
     )
     assert process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
     process.communicate()
+    wait_until(lambda: not session(process.pid), "processes to end")
     assert list(temporary.iterdir())
     again = [sys.executable, "-m", "fieldfit", "fit", "boltzmann", str(table), "--workers", "1"]
     environment = os.environ | {"TMPDIR": str(temporary)}
@@ -228,6 +231,54 @@ def test_a_cluster_that_is_lost_after_the_fit_keeps_the_estimate(table, tmp_path
         with pytest.raises(ClusterError, match=r"a\.ff has the estimate, without standard errors"):
             fit.save(tmp_path / "a.ff")
     assert ff.load(tmp_path / "a.ff").theta.tobytes() == fit.theta.tobytes()
+
+
+IN_ERRORS = """
+import sys, time
+from fieldfit.api import accuracies
+usual = accuracies.robust_moments
+def slow(*arguments, **options):
+    open("began", "w").close()
+    time.sleep(1.0)
+    return usual(*arguments, **options)
+accuracies.robust_moments = slow
+from fieldfit.cli import main
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("out", [[], ["--out", "a.ff"]])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_fit_that_ends_in_its_standard_errors_is_in_the_checkpoint(table, tmp_path, lost, out):
+    """Ctrl-C, or a scheduler that is killed; the same command with --resume brings the errors without another iteration."""
+    (tmp_path / "slow.py").write_text(IN_ERRORS)
+    options = ["fit", "boltzmann", str(table), "--checkpoint", "state", "--shards", "32", "--json", *out]
+    with processes(1) as (_, scheduler, _):
+        process = subprocess.Popen(
+            [sys.executable, "slow.py", *options, "--cluster", scheduler.address], cwd=tmp_path, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        wait_until(lambda: (tmp_path / "began").exists() or process.poll() is not None, "standard errors")
+        if lost:
+            scheduler.send(signal.SIGKILL)
+        else:
+            process.send_signal(signal.SIGINT)
+        printed, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == (2 if lost else 130), said
+    assert "lost, because" not in said
+    assert ("a.ff has the" in said) == bool(out)
+    if lost:
+        assert "Only the standard errors are missing: the estimate is printed. The connection" in said
+        assert re.search("state has the state after [0-9]+ iterations; the same fit with --resume goes on", said)
+        assert len(json.loads(printed)["parameter"]) == 78
+    else:
+        assert "in its standard errors; " in said
+        assert "state has the state, and the same command with --resume continues from there." in said
+    again = [sys.executable, "-m", "fieldfit", *options, "--resume"]
+    ended = subprocess.run(again, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=PATIENCE)
+    assert all(line["std_error"] > 0 for line in json.loads(ended.stdout)["parameter"])
+    assert "resuming: state has the state after" in ended.stderr
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])

@@ -393,8 +393,11 @@ def _each(refit: _Refit, seeds: list[int], n_jobs: int) -> Iterator[tuple[FloatA
         return
     from joblib import Parallel, delayed
 
+    from fieldfit.processes import processes
+
     with interrupts_for_this_process(LOKY_TRACKER):
-        refitted = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(refit)(each) for each in seeds)
+        workers = Parallel(n_jobs=n_jobs, backend=processes(), return_as="generator")
+        refitted = workers(delayed(refit)(each) for each in seeds)
     yield from refitted
 
 

@@ -83,6 +83,11 @@ class Checkpoint:
         if not (number and self.every >= 0):
             raise FieldfitError(f"every is {self.every!r:.80}; it must be a number of seconds of at least 0.")
 
+    @property
+    def of_folds(self) -> Checkpoint:
+        """The file with the folds of a cross-validation that comes before the fit."""
+        return replace(self, path=f"{os.fspath(self.path)}.cv")
+
 
 def as_checkpoint(checkpoint: str | os.PathLike[str] | Checkpoint | None) -> Checkpoint | None:
     """Convert the argument of `fit` to a checkpoint."""

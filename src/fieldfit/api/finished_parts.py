@@ -1,25 +1,33 @@
 """Finished parts of a long computation in a checkpoint: folds of a cross-validation, batches of resampled networks.
 
 A computation asks for its parts in a fixed order. A part that is in the file is taken from it; the others are computed
-and added. A file may have several computations that follow each other, such as the networks of two groups.
+and added. A file may have several computations that follow each other, such as the networks of two groups. fieldfit's
+warnings of a part are in the file too, and come again with the part.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
+from fieldfit import types
 from fieldfit.api.checkpoint import Checkpoint, FileKeeper, as_checkpoint, digest_of
+from fieldfit.callers import warn_caller
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
-from fieldfit.types import Array, FieldfitError
+from fieldfit.types import Array, FieldfitError, FieldfitWarning
 
 #: The next part, from the shapes of its arrays (each with at least one axis) and the function that computes it.
 Part = Callable[[Mapping[str, tuple[int, ...]], Callable[[], Mapping[str, Array]]], Mapping[str, Array]]
 
+
+#: The warnings of a part: the name of the category and the text of each.
+Said = list[list[str]]
 
 #: Name of the array with the number of finished parts of each computation.
 COUNTS = "parts"
@@ -34,7 +42,8 @@ class PartsKeeper(FileKeeper):
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._belongs_to: list[dict[str, str]] = []  # the computations in the file, in their order
         self._counts: list[int] = []  # their finished parts in the file
-        self._new: list[list[Mapping[str, Array]]] = []  # and those of this process
+        self._said: list[list[Said]] = []  # the warnings of these
+        self._new: list[list[tuple[Mapping[str, Array], Said]]] = []  # the parts of this process, and their warnings
         self._begun = -1  # the number of the computation
         self._next, self._rows = 0, dict[str, int]()  # its next part, and where that begins in the arrays of the file
         super().__init__(checkpoint, {})
@@ -50,6 +59,7 @@ class PartsKeeper(FileKeeper):
                 self.tell()
             return
         self._new.append([])
+        self._said.append([])
         self._counts.append(0)
         self._belongs_to.append(identity)
         self._keep(last=False)
@@ -60,10 +70,13 @@ class PartsKeeper(FileKeeper):
         """The next part of the computation, from the file or computed."""
         self._next += 1
         if self._next <= self._counts[self._begun]:
-            return {name: self._saved(f"{self._begun}.{name}", shape) for name, shape in shapes.items()}
-        made = compute()
-        arrays = {name: np.asarray(made[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items()}
-        self._new[self._begun].append(arrays)
+            saved = {name: self._saved(f"{self._begun}.{name}", shape) for name, shape in shapes.items()}
+            _say_again(self._said[self._begun][self._next - 1])
+            return saved
+        with _heard() as said:
+            made = compute()
+            arrays = {name: np.asarray(made[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items()}
+            self._new[self._begun].append((arrays, said()))
         self._keep(last=False)
         return arrays
 
@@ -85,8 +98,8 @@ class PartsKeeper(FileKeeper):
     def _state(self) -> State:
         state = dict(self.saved or {})
         for number, parts in enumerate(self._new):
-            for each in parts[0] if parts else ():
-                name, made = f"{number}.{each}", [part[each] for part in parts]
+            for each in parts[0][0] if parts else ():
+                name, made = f"{number}.{each}", [part[each] for part, _ in parts]
                 state[name] = np.concatenate([state[name], *made] if name in state else made)
         counts = [before + len(parts) for before, parts in zip(self._counts, self._new, strict=True)]
         return state | {COUNTS: np.array(counts, dtype=np.int64)}
@@ -100,7 +113,9 @@ class PartsKeeper(FileKeeper):
                 )
 
     def _write(self, state: State) -> None:
-        write_container(self._path, {"kind": "checkpoint", "belongs_to": list(self._belongs_to)}, state)
+        said = [old + [new for _, new in parts] for old, parts in zip(self._said, self._new, strict=True)]
+        header = {"kind": "checkpoint", "belongs_to": list(self._belongs_to), "warnings": said}
+        write_container(self._path, header, state)
 
     def _read(self) -> State | None:
         header, arrays = read_container(self._path, kind="checkpoint")
@@ -109,8 +124,57 @@ class PartsKeeper(FileKeeper):
         if not known or not belongs_to or (counts < 0).any():
             raise FieldfitError(f"{self._path} has no finished parts: it is of a fit, or damaged. Give another file.")
         self._belongs_to, self._counts, self._new = belongs_to, counts.tolist(), [[] for _ in belongs_to]
+        self._said = self._warnings(header.get("warnings"))
         self._written = sum(self._counts)
         return arrays
+
+    def _warnings(self, given: Any) -> list[list[Said]]:
+        """The warnings of the parts in the file; an older file has none."""
+        if given is None:
+            return [[[] for _ in range(count)] for count in self._counts]
+        known = isinstance(given, list) and len(given) == len(self._counts)
+        if not known or not all(_are_warnings(*each) for each in zip(given, self._counts, strict=True)):
+            raise FieldfitError(f"{self._path} is damaged: its warnings are not those of its parts.")
+        warned: list[list[Said]] = given
+        return warned
+
+
+def _are_warnings(parts: object, count: int) -> bool:
+    """Whether these are the warnings of so many parts."""
+    return (
+        isinstance(parts, list)
+        and len(parts) == count
+        and all(isinstance(said, list) for said in parts)
+        and all(
+            isinstance(each, list) and len(each) == 2 and all(isinstance(text, str) for text in each)
+            for said in parts
+            for each in said
+        )
+    )
+
+
+@contextmanager
+def _heard() -> Iterator[Callable[[], Said]]:
+    """Yield a function that returns fieldfit's warnings of the block so far. All come when the block ends."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield lambda: [
+                [each.category.__name__, str(each.message)]
+                for each in caught
+                if issubclass(each.category, FieldfitWarning)
+            ]
+    finally:
+        for each in caught:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
+def _say_again(said: Said) -> None:
+    for name, text in said:
+        category = getattr(types, name, None)
+        known = isinstance(category, type) and issubclass(category, FieldfitWarning)
+        warn_caller(text, category if known else FieldfitWarning)
 
 
 #: What `checkpoint=` of a computation with parts may be.

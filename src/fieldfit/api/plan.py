@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from fieldfit.planner.result import Plan
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.backend import Placed
+from fieldfit.shards.problem import has_operator
 from fieldfit.shards.shard import Given, Recipe, Shard, Shared
 from fieldfit.shards.sharded_dataset import ShardedDataset
 from fieldfit.shards.tree import Answer
@@ -41,7 +41,7 @@ from fieldfit.types import DataError, FloatArray, IntArray, PolicyError, WidthEr
 
 #: Most samples of a shard from which its work is counted, messages of each kind that are timed, and shards whose samples
 #: are sent for timing.
-_MOST_COUNTED_SAMPLES, _TIMED_MESSAGES, _SENT_SHARDS = 20_000, 5, 4
+_MOST_COUNTED_SAMPLES, _TIMED_MESSAGES, _TIMED_PLACINGS, _SENT_SHARDS = 20_000, 9, 3, 4
 
 
 def plan(
@@ -224,16 +224,18 @@ def priced_shards(model: Model, dataset: Dataset, place: Place) -> Shards:
     rows = dataset.draw(min(int(np.diff(starts).max()), most), np.random.default_rng(0))
     count, first_row = len(starts) - 1, rows.subset([0]).unweighted()
     placed = place.backend.place([Given(first_row)] * count)
-    placing = _seconds(lambda: place.backend.place([Given(first_row)] * count))
+    again = partial(place.backend.place, [Given(first_row)] * count)
+    placing = _undisturbed([_seconds(again) for _ in range(_TIMED_PLACINGS)])
     bound = PILOT_POLICY.bind(model.structure(shown(dataset)))
     recipe = Recipe(model, bound, 0, np.arange(count + 1))
     first, *others = [_seconds_of_sharing(placed, recipe) for _ in range(_TIMED_MESSAGES)]
     question = _Echo(np.zeros(model.n_parameters))
-    overhead = statistics.median(_seconds(lambda: placed.total(question)) for _ in range(_TIMED_MESSAGES))
+    overhead = _undisturbed([_seconds(lambda: placed.total(question)) for _ in range(_TIMED_MESSAGES)])
     if not in_pieces:  # samples in pieces are read where they are held
         placing += _seconds_of_sending(place, rows) * dataset.n
-    sharing = statistics.median(others)
-    return Shards(rows, placed.speed, overhead, placing, sharing, max(first - sharing, 0.0))
+    sharing = _undisturbed(others)
+    large = has_operator(int(starts[1] - starts[0]), model.n_parameters)
+    return Shards(rows, placed.speed, overhead, placing, sharing, max(first - sharing, 0.0), large)
 
 
 def _seconds_of_sharing(placed: Placed, recipe: Recipe) -> float:
@@ -254,6 +256,11 @@ def _seconds_of_sending(place: Place, rows: Dataset) -> float:
 
     everything, single = np.arange(rows.n), np.arange(1)
     return max(placing(everything) - min(placing(single), placing(single)), 0.0) / (_SENT_SHARDS * rows.n)
+
+
+def _undisturbed(seconds: list[float]) -> float:
+    """The lower quartile of repeated timings: other programs, the scheduler and collections of garbage only add to them."""
+    return sorted(seconds)[(len(seconds) - 1) // 4]
 
 
 def _seconds(call: Callable[[], object]) -> float:

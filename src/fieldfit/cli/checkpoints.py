@@ -41,14 +41,20 @@ def checkpoint_from_options(path: Path | None, every: float, resume: bool) -> Ch
     from fieldfit.data.atomic import check_writable
 
     check_writable(path)
-    if resume and not path.exists():
+    checkpoint = Checkpoint(path, every, resume, note)
+    if resume and not how_to_continue(checkpoint):
         note(f"{path} does not exist: there is nothing to resume, the work starts from the beginning")
-    return Checkpoint(path, every, resume, note)
+    return checkpoint
 
 
-def how_to_continue(checkpoint: Checkpoint) -> str:
-    """What the file of an interrupted fit has, and how to continue."""
-    return f"{checkpoint.path} has the state, and the same command with --resume continues from there"
+def how_to_continue(checkpoint: Checkpoint | None) -> str:
+    """What the file of an interrupted fit has, and how to continue; empty if there is no file."""
+    if checkpoint is None:
+        return ""
+    for path in (checkpoint.path, checkpoint.of_folds.path):
+        if os.path.exists(path):
+            return f"{path} has the state, and the same command with --resume continues from there"
+    return ""
 
 
 @contextmanager
@@ -59,7 +65,6 @@ def told_interrupts(
     try:
         yield
     except KeyboardInterrupt:
-        if checkpoint is None or not os.path.exists(checkpoint.path):
+        if not (state := how_to_continue(checkpoint)):
             raise
-        state = how_to_continue(checkpoint)
         raise InterruptedFitError(f"{when}; {state}.") from None

@@ -138,7 +138,6 @@ def started(workers: int | None) -> Iterator[Client]:
         dask.config.set({"temporary-directory": str(folder)}),
     ):
         with (
-            _quiet_tracker(),
             interrupts_for_this_process(),
             ended_after(_LONGEST_WAIT, partial(_remove_workers, str(folder))),
         ):
@@ -160,23 +159,6 @@ def started(workers: int | None) -> Iterator[Client]:
                     end.start()
         finally:
             end.cancel()
-
-
-@contextmanager
-def _quiet_tracker() -> Iterator[None]:
-    """The process that removes semaphores, if it starts in this block, does not warn of those it removes.
-
-    After Ctrl-C this process may end before it has removed them itself.
-    """
-    before = os.environ.get("PYTHONWARNINGS")
-    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [before, "ignore:resource_tracker:UserWarning"]))
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONWARNINGS"]
-        else:
-            os.environ["PYTHONWARNINGS"] = before
 
 
 def _kill_workers() -> None:

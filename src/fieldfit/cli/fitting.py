@@ -185,18 +185,20 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
             raise with_state(failure, checkpoint) from None
         if result.interrupted:  # it came once more
             raise _stopped(result, options, checkpoint) from None
+        state = what_is_kept(None, checkpoint)
         if is_written(options.out):
-            kept = f"; {options.out} has the fit"
+            kept = f"; {options.out} has the fit{state}"
         else:
             why = "--out was not given" if options.out is None else f"{options.out} was not written"
-            kept = f"; the estimate is lost, because {why}{what_is_kept(None, checkpoint)}"
+            kept = f"; {why}{state}" if state else f"; the estimate is lost, because {why}"
         where = "when it was saved and shown" if result.has_errors else "in its standard errors"
         raise InterruptedFitError(f"Interrupted after the fit, {where}{kept}.") from None
     if isinstance(failure, FileAccessError):
         raise with_state(failure, checkpoint)
     if failure is not None:
         with named_in_errors(checkpoint):
-            raise failure
+            sentence = f"Only the standard errors are missing: the estimate is printed. {failure}"
+            raise ClusterError(sentence) from failure
     if result.interrupted:
         raise _stopped(result, options, checkpoint)
 

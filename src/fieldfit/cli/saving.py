@@ -99,13 +99,12 @@ def what_is_kept(out: Path | None, checkpoint: Checkpoint | None) -> str:
     kept = ""
     if out is not None:
         kept = f"; {out} has the estimate so far" if is_written(out) else f"; {out} was not written"
-    if checkpoint is not None and os.path.exists(checkpoint.path):  # it has none before the first iteration
-        kept += f"; {how_to_continue(checkpoint)}"
+    if state := how_to_continue(checkpoint):  # it has none before the first iteration
+        kept += f"; {state}"
     return kept
 
 
 def with_state(failure: FileAccessError, checkpoint: Checkpoint | None) -> FileAccessError:
     """The error of a fit that could not be saved, with what its checkpoint has."""
-    if checkpoint is None or not os.path.exists(checkpoint.path):
-        return failure
-    return type(failure)(f"{failure} {how_to_continue(checkpoint)}, also with another --out.")
+    state = how_to_continue(checkpoint)
+    return type(failure)(f"{failure} {state}, also with another --out.") if state else failure

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -102,7 +101,7 @@ def validated_sigma2(
     kept = as_checkpoint(checkpoint)
     table = cross_validate(
         model, sequences.weighted(sample_weight), policy, sigma2=list(grid), folds=folds,
-        checkpoint=None if kept is None else replace(kept, path=f"{os.fspath(kept.path)}.cv"), **options,
+        checkpoint=None if kept is None else kept.of_folds, **options,
     )  # fmt: skip
     best = float(table["sigma2"].iloc[0])
     return (best if best < float("inf") else None), table

@@ -39,6 +39,8 @@ _USUAL_FEW, _FEW_PARAMETERS, _USUAL_MANY = 30, 120, 100
 SHORT = 0.03
 #: Questions to shards beside evaluations and Hessians: for a preconditioner, and for what a Hessian costs.
 _QUESTIONS_BESIDES = 2
+#: The question for the sampling error of the gradient, before a fit that is only a start.
+_QUESTIONS_OF_START = 1
 #: Seconds after its deadline at which a fit is given up within an iteration.
 _GRACE_SECONDS = 0.05
 #: Largest γ above, γ over the measured slope, and γ where the fits were stopped early and no slope is known.
@@ -64,7 +66,7 @@ class Steps:
             self,
             equivalents=self.equivalents * self.start,
             overhead=self.overhead * self.start,
-            questions=self.questions * self.start,
+            questions=(self.questions - _QUESTIONS_BESIDES) * self.start + _QUESTIONS_BESIDES + _QUESTIONS_OF_START,
         )
 
     def times(self, factor: float) -> Steps:
@@ -105,16 +107,18 @@ def penalised(
     units: FloatArray | None = None,
     *,
     counts: bool = False,
+    preconditioned: bool = True,
 ) -> Objective:
     """The objective of a pilot: the penalty of the fit to come, and a trace of a ridge.
 
     ``units`` (r,) are the sizes of the features (None: all 1). ``counts``: the weights are numbers of copies.
+    ``preconditioned``: whether the fit to come has the problem's preconditioner.
     """
     r, total = problem.n_parameters, problem.n_samples if row_weight is None else row_weight.sum()
     weight = RIDGE * total * (np.ones(r) if units is None else units**2)
     if precision is not None:
         weight = np.maximum(weight, precision)
-    return Objective(problem, weight, np.zeros(r), np.ones(r, dtype=bool), row_weight, units, counts)
+    return Objective(problem, weight, np.zeros(r), np.ones(r, dtype=bool), row_weight, units, counts, preconditioned)
 
 
 class TooLateError(Exception):
@@ -147,7 +151,7 @@ def maximise(
     products; `TooLateError` where an iteration takes ``grace`` seconds longer.
     """
     plain = objective.problem, objective.precision, objective.start, objective.free, objective.row_weight
-    watched = _Watched(*plain, objective.units, last=deadline + grace)
+    watched = _Watched(*plain, objective.units, preconditioned=objective.preconditioned, last=deadline + grace)
     stop = None
     if tol == "statistical":
         stop = StatisticalStop(objective, matrices=watched.matrices, units=objective.free_units)

@@ -307,16 +307,18 @@ class Builder:
                 Policy((law,)).bind(model.structure(rows)), rows.n, partial(model.compile, rows)
             )
         objective = penalised(
-            problem, request.precision, rows.sample_weight, model.feature_units, counts=rows.has_counts
-        )
+            problem, request.precision, rows.sample_weight, model.feature_units, counts=rows.has_counts,
+            preconditioned=request.preconditioned,
+        )  # fmt: skip
         steps = steps_of(objective, request.tol, deadline)
-        # A fit that was stopped early says less than PL1 does, which no family of sequences undercuts by much.
-        alike = pilot.fewer is not pilot.rows or self._takes_as_many(
-            Policy((law,)).bind(model.structure(rows)), problem
-        )
-        if not steps.converged and alike:
-            least, most = pilot.steps.count, 3 * pilot.steps.count
-            steps = steps.times(min(max(steps.count, least), most) / max(steps.count, 1))
+        # A fit that was stopped early says less than PL1 does, which no family of sequences undercuts by much. Where the
+        # pilot's samples separate, one that lacks PL1's better preconditioner follows the weak ridge for very long.
+        similar = self._takes_as_many(Policy((law,)).bind(model.structure(rows)), problem)
+        most = 3 * pilot.steps.count
+        if not steps.converged and (similar or pilot.fewer is not pilot.rows):
+            steps = steps.times(min(max(steps.count, pilot.steps.count), most) / max(steps.count, 1))
+        elif similar:
+            steps = steps.times(min(1.0, most / max(steps.count, 1)))
         return steps.times(pilot.scaling)
 
     def _takes_as_many(self, bound: BoundPolicy, problem: Problem) -> bool:

@@ -249,8 +249,9 @@ def run_pilot(request: Request) -> Pilot:
 
     def fit(problem: Problem, samples: Dataset, until: float) -> tuple[Solution, Steps, float]:
         objective = penalised(
-            problem, request.precision, samples.sample_weight, model.feature_units, counts=samples.has_counts
-        )
+            problem, request.precision, samples.sample_weight, model.feature_units, counts=samples.has_counts,
+            preconditioned=request.preconditioned,
+        )  # fmt: skip
         solution, steps = timed_fit(objective, request.tol, until, most, grace=math.inf)
         return solution, steps, float(solution.evaluations + solution.hessian_products)
 

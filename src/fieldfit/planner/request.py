@@ -73,7 +73,8 @@ class Shards:
 
     ``rows`` are samples like those of one shard, ``speed`` is how many shards are worked on at once. Seconds beside the
     work of the shards: ``overhead`` of a question to all of them, ``placing`` to send them their samples, ``sharing`` to
-    send them a policy and compile nothing, ``loading`` what the first fit on these workers takes once.
+    send them a policy and compile nothing, ``loading`` what the first fit on these workers takes once. ``preconditioned``:
+    whether they are large enough for a preconditioner.
     """
 
     rows: Dataset
@@ -82,6 +83,7 @@ class Shards:
     placing: float = 0.0
     sharing: float = 0.0
     loading: float = 0.0
+    preconditioned: bool = True
 
     def times(self, n: float) -> float:
         """How often the work for ``rows`` is done one after the other in a pass over n samples."""
@@ -112,6 +114,11 @@ class Request:
     drift: Callable[[FloatArray], str] | None = (
         None  # θ ↦ how samples of the field drift away from the data, as a clause
     )
+
+    @property
+    def preconditioned(self) -> bool:
+        """Whether a fit uses the preconditioner of its problem, if there is one."""
+        return self.shards is None or self.shards.preconditioned
 
     @property
     def staged(self) -> tuple[Staged, ...]:

@@ -39,7 +39,7 @@ import numpy as np
 from fieldfit.objective import Objective
 from fieldfit.optim import Progress, Solution
 from fieldfit.optim.cg import conjugate_gradients
-from fieldfit.optim.keeping import State
+from fieldfit.optim.keeping import State, read_history
 from fieldfit.properties import cached_property
 from fieldfit.types import FieldfitError, FloatArray
 
@@ -202,8 +202,14 @@ class StatisticalStop:
         return kept
 
     def take_state(self, state: State) -> None:
-        """Remember what `state` gave."""
+        """Remember what `state` gave. A fit whose tolerance was a number has judged nothing: its last iteration is next."""
         try:
+            if "judgement" not in state:
+                norms = [line.gradient_norm for line in read_history(state)]
+                self.calls[:] = [None] * len(norms)
+                self._history = [(k + 1, norm) for k, norm in enumerate(norms[:-1])]
+                self._last = norms[0]
+                return
             calls, error, products, evaluations, stopped, saved, solves, last, noise = state["judgement"].tolist()
             judged = [(int(count), float(norm)) for count, norm in state["judged"].tolist()]
             scores = [np.array(score, dtype=np.float64) for score in state["probes"]]
@@ -215,7 +221,7 @@ class StatisticalStop:
             if not 0 <= calls <= _MOST_CALLS:
                 raise ValueError("calls")
             self.products, self.evaluations, self._solves = int(products), int(evaluations), int(solves)
-        except (KeyError, ValueError, TypeError, OverflowError) as damage:
+        except (KeyError, ValueError, TypeError, IndexError, OverflowError) as damage:
             raise FieldfitError(
                 f"The saved state is not one of a fit that stops by its sampling error ({damage}). Start again without it."
             ) from damage

@@ -25,6 +25,11 @@ from fieldfit.types import FloatArray, IntArray
 _ENOUGH_SAMPLES = 20
 
 
+def has_operator(samples: int, n_parameters: int) -> bool:
+    """Whether a first shard with this number of samples gives the preconditioner of all shards, if its problem has one."""
+    return samples >= _ENOUGH_SAMPLES * float(np.sqrt(2 * n_parameters))
+
+
 class ShardedProblem(Problem):
     """Shards in their places as one problem.
 
@@ -211,7 +216,7 @@ class ShardedProblem(Problem):
     ) -> InverseProduct | None:
         start, stop = self._compiled.ranges[0]
         share = (stop - start) / self.n_samples
-        if stop - start < _ENOUGH_SAMPLES * np.sqrt(2 * self.n_parameters):
+        if not has_operator(stop - start, self.n_parameters):
             return None
         question = questions.Operator(*self.about, method, (theta, precision * share))
         operator = cast(InverseProduct | None, self.placed.each(question, self._own(row_weight), shards=[0])[0])

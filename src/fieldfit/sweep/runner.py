@@ -270,6 +270,8 @@ def _start_workers(store: Store, sweep: Sweep, run: str, count: int, only: str |
     from joblib import Parallel, delayed
     from joblib.externals.loky.process_executor import BrokenProcessPool, TerminatedWorkerError
 
+    from fieldfit.processes import EndingProcesses
+
     # By its address where a worker can import it; any other function travels by value (cloudpickle).
     address = sweep.experiment.address
     importable = find_by_address(address, sweep)
@@ -290,7 +292,7 @@ def _start_workers(store: Store, sweep: Sweep, run: str, count: int, only: str |
     try:
         # Two processes at least: joblib runs a single job in this process, which is to survive it.
         workers = Parallel(
-            n_jobs=max(count, 2), backend="loky", batch_size=1, pre_dispatch="all", return_as="generator"
+            n_jobs=max(count, 2), backend=EndingProcesses(), batch_size=1, pre_dispatch="all", return_as="generator"
         )
         with interrupts_for_this_process(LOKY_TRACKER):
             ended = workers(tasks)

@@ -45,12 +45,13 @@ def work(
     only: str | None = None,
 ) -> None:
     """The life of a worker process that a run has started."""
+    from fieldfit.processes import unfinished
     from fieldfit.threads import set_threads
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
     set_threads(threads)
     function = find_experiment(experiment, folder).function
-    with Store(path, check=False) as store:
+    with unfinished, Store(path, check=False) as store:
         work_in(store, run, function, constants, warm=warm, stop=lambda: not parent.alive, only=only)
 
 

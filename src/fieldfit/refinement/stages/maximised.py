@@ -135,7 +135,7 @@ class PlannedSteps:
             hessians = steps * min(problem.hessian_evaluations, max(1.0, 0.5 * problem.n_parameters))
             # Three evaluations besides: at the start, and for the rule that ends the fit.
             count = math.ceil(3 + steps + hessians)
-            return StageWork(STAGE_SECONDS, 0.0, count, 0, place, questions=3 + 2 * steps)
+            return StageWork(STAGE_SECONDS, 0.0, count, 0, place, questions=5 + 2 * steps)
         began = clock()
         solution = expanded_fit(objective, problem, start, setting.model.feature_units, setting.random_state)
         seconds = STAGE_SECONDS + clock() - began
