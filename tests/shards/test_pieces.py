@@ -162,7 +162,7 @@ def test_a_part_for_which_there_is_no_memory_is_named(tmp_path, monkeypatch):
 
     (tmp_path / "0.csv").write_text("a,b\n0,1\n")
     monkeypatch.setattr(FilePiece, "load", fail)
-    with pytest.raises(DataError, match=r"not enough memory to read part 1 of the data \(.*0\.csv\)"):
+    with pytest.raises(DataError, match=r"not enough memory for part 1 of the data \(.*0\.csv\)"):
         ff.fit(ff.BoltzmannMachine(2), [str(tmp_path / "0.csv")], "PL1")
 
 

@@ -139,8 +139,8 @@ def _tell(error: Exception) -> int:
         complain(str(error))
     elif isinstance(error, MemoryError):
         complain(
-            "There is not enough memory. Use fewer samples or variables, or a policy with smaller components. A large "
-            "table can be fitted in parts: divide it with `fieldfit shard DATA --out FOLDER`, and fit the folder."
+            "There is not enough memory. Use fewer samples or variables, or a policy with smaller components, or give "
+            "the command more memory."
         )
     elif isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
