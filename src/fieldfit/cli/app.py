@@ -137,7 +137,7 @@ def _tell(error: Exception) -> int:
 
     if isinstance(error, FieldfitError):
         complain(str(error))
-    elif isinstance(error, MemoryError):
+    elif isinstance(error, MemoryError) or "failed to map segment" in str(error):  # a library did not fit
         complain(
             "There is not enough memory. Use fewer samples or variables, or a policy with smaller components, or give "
             "the command more memory."

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fieldfit.types import DataError
+from fieldfit.types import DataError, OutOfMemoryError
 from fieldfit.words import counted
 
 #: What the system says of this process and of the machine.
@@ -95,11 +95,13 @@ def _in_use(folder: Path, used: str, reclaimed: tuple[str, ...]) -> int:
 
 @contextlib.contextmanager
 def told_lack(advice: Callable[[], str]) -> Iterator[None]:
-    """DataError where memory runs out in the block; ``advice()`` is a sentence on what to do."""
+    """A sentence where memory runs out in the block; ``advice()`` is another one on what to do."""
     try:
         yield
+    except OutOfMemoryError:
+        raise
     except MemoryError as error:
-        raise DataError(f"There is not enough memory. {advice()}") from error
+        raise OutOfMemoryError(f"There is not enough memory. {advice()}") from error
 
 
 def beyond_memory(needed: int) -> str | None:

@@ -16,7 +16,7 @@ from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
 from fieldfit.shards.room import Fixed, Room
-from fieldfit.types import DataError, FloatArray, IntArray, WidthError
+from fieldfit.types import DataError, FloatArray, IntArray, OutOfMemoryError, WidthError
 
 T = TypeVar("T")
 #: What a question is given for one shard alone, and what the shard answers.
@@ -189,9 +189,9 @@ class Shard:
         self._problems.clear()
         self._made.clear()
 
-    def lacks_memory(self) -> DataError:
+    def lacks_memory(self) -> OutOfMemoryError:
         """The error of a shard that cannot be worked on in the memory that is left."""
-        return DataError(f"There is not enough memory for {self._source.name}. {self._source.advice}")
+        return OutOfMemoryError(f"There is not enough memory for {self._source.name}. {self._source.advice}")
 
     def _compiled(self, recipe: Recipe) -> Problem:
         try:
