@@ -245,26 +245,36 @@ def _write_at_once(text: str) -> None:
         os.write(sys.stderr.fileno(), text.encode())
 
 
+class Step(Protocol):
+    """Counts the steps that were done since the last call."""
+
+    def __call__(self, count: int = 1) -> None:
+        """Some more are done."""
+
+
 @contextmanager
-def steps(title: str, total: int, progress: Progress | None = None) -> Iterator[Callable[[], None]]:
-    """Count ``total`` steps: call what this yields after each. ``progress`` is called with the steps done and all."""
+def steps(title: str, total: int, progress: Progress | None = None, *, in_megabytes: bool = False) -> Iterator[Step]:
+    """Count ``total`` steps: call what this yields after each, or with a number of them. ``progress`` is called with the
+    steps done and all. ``in_megabytes``: the steps are bytes.
+    """
     global _open_displays
     began = first_ended = time.perf_counter()
-    done, shown_at = 0, began + _PATIENCE - _PAUSE
+    done, calls, first, shown_at = 0, 0, 0, began + _PATIENCE - _PAUSE
     display: Display | None = None
     silent = _inside.get()
 
-    def step() -> None:
+    def step(count: int = 1) -> None:
         global _open_displays
-        nonlocal done, shown_at, display, first_ended
-        done += 1
+        nonlocal done, calls, first, shown_at, display, first_ended
+        done, calls = done + count, calls + 1
         if progress is not None:
             progress(done, total)
         now = time.perf_counter()
         current = _forecast
         if silent and current is not None:
             current.refresh()
-        first_ended = now if done == 1 else first_ended
+        if calls == 1:
+            first, first_ended = done, now
         if silent or now < shown_at + _PAUSE:
             return
         if display is None:
@@ -272,9 +282,10 @@ def steps(title: str, total: int, progress: Progress | None = None) -> Iterator[
             _open_displays += display is not None
         shown_at = now
         if display is not None:
-            pace = (now - began) / done if done == 1 or total < _MANY_STEPS else (now - first_ended) / (done - 1)
-            left = "" if done == 1 and total >= _MANY_STEPS else f", about {pace * max(total - done, 0):,.0f} s left"
-            display.show(f"{title}: {done:,} of {total:,}{left}", min(done / total, 1.0))
+            pace = (now - began) / done if calls == 1 or total < _MANY_STEPS else (now - first_ended) / (done - first)
+            left = "" if calls == 1 and total >= _MANY_STEPS else f", about {pace * max(total - done, 0):,.0f} s left"
+            counts = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB" if in_megabytes else f"{done:,} of {total:,}"
+            display.show(f"{title}: {counts}{left}", min(done / max(total, 1), 1.0))
 
     token = _inside.set(True)
     try:

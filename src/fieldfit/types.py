@@ -71,6 +71,10 @@ class ClusterError(FieldfitError, RuntimeError):
     """The cluster of a distributed fit is gone, or has no worker that answers."""
 
 
+class OutOfMemoryError(FieldfitError, MemoryError):
+    """The memory that this process may use does not suffice."""
+
+
 class SweepError(FieldfitError, ValueError):
     """A sweep is not well formed, or a store belongs to another one."""
 

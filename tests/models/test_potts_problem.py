@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import fieldfit as ff
-from fieldfit.data.memory import memory_limit
 from fieldfit.models.field_problem import FieldProblem
 from fieldfit.models.potts_blocks_problem import PottsBlocksProblem
 from fieldfit.models.potts_problem import PottsProblem, potts_supports, worth_a_kernel
@@ -326,14 +325,3 @@ def test_what_does_not_fit_is_refused_before_any_array_of_parameters_is_made(mon
         DataError, match=r"need [\d,]+ bytes for one evaluation, and there are 1,048,576 bytes of memory"
     ):
         ff.fit(ff.Potts(60, 5), np.zeros((10, 60), dtype=int), "PL1", sigma2=1.0)
-
-
-def test_limits_of_the_process_and_of_its_container_count(monkeypatch, tmp_path):
-    limits = pytest.importorskip("resource")
-    monkeypatch.setattr(limits, "getrlimit", lambda which: (2_000_000, limits.RLIM_INFINITY))
-    assert memory_limit() == 2_000_000
-    of_container = tmp_path / "memory.max"
-    monkeypatch.setattr("fieldfit.data.memory._CONTAINER_LIMITS", (of_container, tmp_path / "absent"))
-    for text, limit in (("1500000\n", 1_500_000), ("max\n", 2_000_000)):
-        of_container.write_text(text)
-        assert memory_limit() == limit

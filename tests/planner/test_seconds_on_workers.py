@@ -14,6 +14,7 @@ import fieldfit.api.plan as planning
 from fieldfit.api.sharded import Place
 from fieldfit.planner.request import Shards
 from fieldfit.shards.backend import LocalBackend, LocalShards
+from fieldfit.shards.room import Fixed
 from fieldfit.shards.shard import Shard
 
 MODEL = ff.BoltzmannMachine(5, biases=True)
@@ -47,7 +48,7 @@ class Told(LocalBackend):
                 backend.questions += 1
                 return super().total(*arguments, **more)
 
-        return ToldShards([Shard(number, source) for number, source in enumerate(sources)])
+        return ToldShards([Shard(number, source, Fixed(True)) for number, source in enumerate(sources)])
 
 
 def test_messages_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from fieldfit.chains import SentenceFiles, join_texts, read_columns
 from fieldfit.cli import main
 from fieldfit.planner.pilot import Effort
 from fieldfit.shards.backend import LocalBackend, LocalShards
+from fieldfit.shards.room import Fixed
 from fieldfit.shards.shard import Shard
 from fieldfit.shards.sharded_dataset import MOST_GATHERED
 
@@ -75,7 +76,7 @@ class Fast(LocalBackend):
         class FastShards(LocalShards):
             speed = 4.0
 
-        return FastShards([Shard(number, source) for number, source in enumerate(sources)])
+        return FastShards([Shard(number, source, Fixed(True)) for number, source in enumerate(sources)])
 
 
 def test_workers_share_the_work_of_a_fit(model, samples):

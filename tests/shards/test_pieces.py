@@ -162,7 +162,7 @@ def test_a_part_for_which_there_is_no_memory_is_named(tmp_path, monkeypatch):
 
     (tmp_path / "0.csv").write_text("a,b\n0,1\n")
     monkeypatch.setattr(FilePiece, "load", fail)
-    with pytest.raises(DataError, match=r"not enough memory to read part 1 of the data \(.*0\.csv\)"):
+    with pytest.raises(DataError, match=r"not enough memory for part 1 of the data \(.*0\.csv\)"):
         ff.fit(ff.BoltzmannMachine(2), [str(tmp_path / "0.csv")], "PL1")
 
 
@@ -444,13 +444,12 @@ LARGE = """
 import resource, sys
 import numpy as np
 import fieldfit as ff
-from fieldfit.shards.backend import LocalBackend
 model = ff.BoltzmannMachine(30, biases=True)
 ff.fit(model, np.random.default_rng(0).integers(0, 2, (500, 30)), "PL1")  # imports, threads
 limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-fit = ff.fit(model, sys.argv[1], "PL1", sigma2=10.0, tol=1e-4, backend=LocalBackend(keep=0))
-print(fit.n, fit.converged)
+fit = ff.fit(model, sys.argv[1], "PL1", sigma2=10.0, tol=1e-4)
+print(fit.n, fit.converged, fit.theta.tobytes().hex())
 """
 
 
@@ -471,7 +470,60 @@ def test_a_fit_of_ten_times_the_memory_it_is_allowed(tmp_path):
         env=os.environ | {"FIELDFIT_NUM_THREADS": "1"},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == ["600000", "True"]
+    free = ff.fit(ff.BoltzmannMachine(30, biases=True), folder, "PL1", sigma2=10.0, tol=1e-4)
+    assert ran.stdout.split() == ["600000", "True", free.theta.tobytes().hex()]
+
+
+def test_a_fit_that_lacks_memory_does_not_advise_shards_where_the_data_are_shards(tmp_path, monkeypatch, capsys):
+    """Nor does it say that parameters are not identified, if the memory for the standard errors is lacking."""
+    from fieldfit.cli.app import run
+    from fieldfit.shards.problem import ShardedProblem
+
+    np.savetxt(tmp_path / "x.csv", np.random.default_rng(0).integers(0, 2, (400, 4)), "%d", ",")
+    assert run(["shard", str(tmp_path / "x.csv"), "--out", str(tmp_path / "s"), "--rows", "100"]) == 0
+
+    def lacking(*given):
+        raise MemoryError
+
+    def said(method, *more):
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.setattr(ShardedProblem, method, lacking)
+            assert run(["fit", "boltzmann", str(tmp_path / "s"), *more]) == 2
+        return capsys.readouterr()
+
+    told = said("value_grad").err
+    assert "There is not enough memory. The samples are in parts already" in told
+    assert "fieldfit shard" not in told
+    out = said("hessian_matrix", "--tol", "1e-4", "--method", "lbfgs", "--out", str(tmp_path / "f.ff"))
+    assert "No parameter has a standard error: not enough memory." in out.out
+    assert "There is not enough memory for standard errors." in out.err
+    assert ff.load(tmp_path / "f.ff").converged
+
+
+class Fails:
+    """A question that lacks memory as long as another shard keeps something."""
+
+    def __init__(self, times):
+        self.left = times
+
+    def __call__(self, shard, shared, argument):
+        self.left -= 1
+        if self.left >= 0:
+            raise MemoryError
+        return shard.dataset.n
+
+
+def test_shards_give_up_what_they_keep_before_a_fit_fails(tmp_path):
+    from fieldfit.shards.shard import Given
+    from fieldfit.types import OutOfMemoryError
+
+    table = MODEL.read(np.zeros((10, len(MODEL.names)), dtype=int))
+    placed = LocalBackend().place([Given(table), Given(table)])
+    assert placed.each(Fails(1)) == [10, 10]
+    assert all(shard._dataset is None for shard in placed._shards.values())
+    with pytest.raises(OutOfMemoryError, match=r"not enough memory for a part of the data. Use more shards"):
+        placed.each(Fails(2))
 
 
 @pytest.mark.slow

@@ -88,6 +88,10 @@ def test_mistakes_are_one_sentence_and_exit_code_2(sweep, capsys):
         (["show", "absent.sweep"], "There is no sweep store absent.sweep"),
         (["export", "s.toml", "-o", "no/out.csv"], "the folder no does not exist"),
         (["run", "s.toml", "--jobs", "0"], "The number of jobs must be at least 1"),
+        (
+            ["run", "s.toml", "--jobs", "2", "--workers", "2"],
+            "--jobs starts processes on this machine, and --workers",
+        ),
     ):
         assert run(["sweep", *arguments]) == 2
         said = capsys.readouterr().err

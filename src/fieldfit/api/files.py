@@ -32,7 +32,16 @@ from fieldfit.docstrings import SHARED, filled
 from fieldfit.models.base import Cost, Model
 from fieldfit.penalties import LEAST_VARIANCE, Penalties
 from fieldfit.policies import Policy
-from fieldfit.types import Array, Arrays, ClusterError, DataError, FieldfitError, FileFormatError, Plain
+from fieldfit.types import (
+    Array,
+    Arrays,
+    ClusterError,
+    DataError,
+    FieldfitError,
+    FileFormatError,
+    OutOfMemoryError,
+    Plain,
+)
 from fieldfit.weights.storing import from_plain, to_plain
 
 #: Added to the description of bread and meat that come from a file.
@@ -117,13 +126,18 @@ def save_fit(fit: Fit, path: str | os.PathLike[str]) -> None:
         "alignment": None if fit.alignment is None else _plain_alignment(fit.alignment, arrays),
     }
     write_container(path, header, arrays)
+    kept = f"{os.fspath(path)} has the estimate, without standard errors."
     if isinstance(stopped, ClusterError):
-        raise ClusterError(f"{stopped} {os.fspath(path)} has the estimate, without standard errors.") from stopped
+        raise ClusterError(f"{stopped} {kept}") from stopped
+    if isinstance(stopped, MemoryError):
+        raise OutOfMemoryError(
+            f"{str(stopped) or 'There is not enough memory for standard errors.'} {kept}"
+        ) from stopped
     if stopped is not None:
         raise stopped
 
 
-def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | ClusterError | None]:
+def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | ClusterError | MemoryError | None]:
     """Bread and meat, if they are available or cheap, and an interrupt or a lost cluster during their computation.
 
     A second stage's specification test is computed too, and kept by the fit.
@@ -141,7 +155,7 @@ def _moments_to_save(fit: Fit) -> tuple[Moments | None, KeyboardInterrupt | Clus
                 pass
         if fit.refinement is not None and fit.testable and fit.prepared is not None:
             fit.specification_test()
-    except (KeyboardInterrupt, ClusterError) as stopped:
+    except (KeyboardInterrupt, ClusterError, MemoryError) as stopped:
         return moments, stopped
     return moments, None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from fieldfit.api.checkpoint import Checkpoint, named_in_errors
 from fieldfit.api.options import EstimationOptions
 from fieldfit.api.refine import fit_estimator
 from fieldfit.api.result import Fit
+from fieldfit.data.memory import told_lack
 from fieldfit.models.base import Model, check_model
 from fieldfit.optim import Progress
 from fieldfit.optim.choose import Method
@@ -20,6 +22,7 @@ from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.penalties import ByParameter
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
+from fieldfit.shards.pieces import advice_for_memory
 from fieldfit.types import FloatArray
 from fieldfit.weights import AutoWeights
 
@@ -173,5 +176,5 @@ def fit(
         wide_rows=wide_rows, progress=progress, stopping=stopping, backend=backend, shards=shards, checkpoint=checkpoint,
         check_drift=check_drift,
     )  # fmt: skip
-    with named_in_errors(options.kept):
+    with named_in_errors(options.kept), told_lack(partial(advice_for_memory, data)):
         return fit_estimator(model, data, estimator, options)

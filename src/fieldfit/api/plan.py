@@ -18,6 +18,7 @@ from fieldfit.api.runaway import drift_of
 from fieldfit.api.sharded import DROPS_IN_ONE_PROCESS, Place, read_placed, shown
 from fieldfit.arguments import number_from_zero, one_of, positive_number, seed
 from fieldfit.data.dataset import Dataset
+from fieldfit.data.memory import told_lack
 from fieldfit.data.samples import Table
 from fieldfit.models.base import Model, check_model
 from fieldfit.models.field_compiler import too_wide
@@ -32,6 +33,7 @@ from fieldfit.planner.result import Plan
 from fieldfit.policies import Policy
 from fieldfit.refinement.staged import Staged, as_estimator
 from fieldfit.shards.backend import Placed
+from fieldfit.shards.pieces import advice_for_memory
 from fieldfit.shards.problem import has_operator
 from fieldfit.shards.shard import Given, Recipe, Shard, Shared
 from fieldfit.shards.sharded_dataset import ShardedDataset
@@ -156,7 +158,7 @@ def plan(
     compared = [policies] if isinstance(policies, str | Policy | Staged) else policies
     if compared is not None and not isinstance(compared, Sequence):
         raise PolicyError(f"policies is {policies!r:.80}; it must be a policy or a list of policies, or None.")
-    with forecast("plan"):
+    with forecast("plan"), told_lack(partial(advice_for_memory, data)):
         return make_plan(
             Request(
                 model=model,

@@ -16,7 +16,7 @@ from fieldfit.penalties import Penalties
 from fieldfit.policies.policy import BoundPolicy, Policy
 from fieldfit.policies.selection import Selection
 from fieldfit.shards.backend import Backend, LocalBackend, Placed
-from fieldfit.shards.pieces import Pieces, as_pieces
+from fieldfit.shards.pieces import as_pieces
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.shard import Given, Recipe
 from fieldfit.shards.sharded_dataset import RemoteSelection, ShardedDataset, read_pieces
@@ -26,10 +26,6 @@ DROPS_IN_ONE_PROCESS = "wide_rows='drop' works in one process only. Drop the sam
 #: Number of shards for few samples, and samples of a shard for many: enough shards for the workers that such data can
 #: use.
 _FEWEST_SHARDS, _SHARD_SAMPLES = 32, 1 << 18
-
-
-#: Bytes of the shards of a folder that stay in memory, and approximate bytes of a compiled value.
-_KEPT_SHARD_BYTES, _CELL_BYTES = 1 << 30, 16
 
 
 @dataclass(frozen=True)
@@ -49,14 +45,6 @@ class Place:
         if backend is None:
             return None if shards is None else cls(LocalBackend(), int(shards))
         return cls(as_backend(backend), None if shards is None else int(shards))
-
-    @classmethod
-    def for_pieces(cls, pieces: Pieces) -> Place:
-        """Pieces in this process, with as many in memory as fit."""
-        if pieces.folder is None:
-            return cls(LocalBackend(), None)
-        rows = max(file.rows for file in pieces.folder.files)
-        return cls(LocalBackend(keep=int(_KEPT_SHARD_BYTES // (rows * (_CELL_BYTES * pieces.folder.m + 100)))), None)
 
     def starts(self, n: int) -> IntArray:
         """(shards + 1,) the first sample of each shard of n samples, and n; no shard is empty."""
@@ -230,7 +218,7 @@ def read_placed(
         return place, dataset.copies() if copies else dataset
     if shards is not None:
         raise FieldfitError(f"shards={shards}: the pieces of the data are the shards. Leave shards out.")
-    place = Place.for_pieces(pieces) if place is None else place
+    place = Place(LocalBackend(), None) if place is None else place
     dataset = read_pieces(
         model, pieces, policy, place.backend, sample_weight=sample_weight, weight_kind=weight_kind, groups=groups,
         copies=copies,

@@ -137,10 +137,10 @@ def _tell(error: Exception) -> int:
 
     if isinstance(error, FieldfitError):
         complain(str(error))
-    elif isinstance(error, MemoryError):
+    elif isinstance(error, MemoryError) or "failed to map segment" in str(error):  # a library did not fit
         complain(
-            "There is not enough memory. Use fewer samples or variables, or a policy with smaller components. A large "
-            "table can be fitted in parts: divide it with `fieldfit shard DATA --out FOLDER`, and fit the folder."
+            "There is not enough memory. Use fewer samples or variables, or a policy with smaller components, or give "
+            "the command more memory."
         )
     elif isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""

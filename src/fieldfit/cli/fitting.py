@@ -154,28 +154,29 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
     from fieldfit.cli.showing import fit_document, print_estimates, print_fit
     from fieldfit.types import ClusterError, FileAccessError
 
-    failure: FileAccessError | ClusterError | None = None
+    failure: FileAccessError | ClusterError | MemoryError | None = None
     try:
         if options.out is not None:
             result = signed(result)  # one fit is saved and shown: its standard errors are computed once
             try:
                 failure = save_here_or_elsewhere(result.save, options.out)
-            except ClusterError as error:  # the file has the estimate
+            except (ClusterError, MemoryError) as error:  # the file has the estimate
                 failure = error
         out = None if isinstance(failure, FileAccessError) else options.out
         try:
-            if isinstance(failure, ClusterError):
+            if isinstance(failure, ClusterError | MemoryError):
                 raise failure
             if options.json:
                 print_json(fit_document(result, warned, out))
             else:
                 print_fit(result, options.rows)
-        except ClusterError as error:
+        except (ClusterError, MemoryError) as error:
             failure = error
             if options.json:
                 print_json(fit_document(result, warned, out, errors=False))
             else:
-                print_estimates(result, options.rows)
+                lost = isinstance(error, ClusterError)
+                print_estimates(result, options.rows, "the cluster was lost" if lost else "not enough memory")
         if out is not None and not options.json:
             note(f"saved: {out}")
     except KeyboardInterrupt:

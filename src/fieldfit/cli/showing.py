@@ -76,7 +76,7 @@ def _known(estimates: Callable[[], EstimateTable], fit: Fit) -> EstimateTable:
     if not fit.interrupted:
         try:
             return estimates()
-        except ClusterError:
+        except (ClusterError, MemoryError):
             raise
         except FieldfitError:
             pass
@@ -117,14 +117,14 @@ def print_fit(fit: Fit, rows: int, order: str = "z", level: float = 0.95, parame
     print_table(printed)
 
 
-def print_estimates(fit: Fit, rows: int) -> None:
-    """How the fit went, and its estimates, if a cluster is lost that would compute their standard errors."""
+def print_estimates(fit: Fit, rows: int, reason: str) -> None:
+    """How the fit went, and its estimates, with the reason why there are no standard errors."""
     print_course(fit, None, tests=False)
     if not rows:
         return
     say("")
     lines = tuple(parameter_rows(fit, rows))
-    note = "No parameter has a standard error: the cluster was lost."
+    note = f"No parameter has a standard error: {reason}."
     more = f"… and {len(fit.theta) - len(lines):,} more (--rows, --json). " if len(lines) < len(fit.theta) else ""
     print_table(PlainTable("", ("parameter", "estimate"), lines, more + note, ("", ".4f")))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -71,19 +72,22 @@ class TableOptions:
         if has_magic(str(path)) and not path.exists():
             return self._files(path)
         from fieldfit.cli.values import as_list
+        from fieldfit.data.memory import told_lack
         from fieldfit.data.table import read_table
+        from fieldfit.shards.pieces import advice_for_memory
 
-        samples = read_table(
-            path,
-            states=states,
-            names=names,
-            columns=as_list(self.columns),
-            leave_out=as_list(self.leave_out) or (),
-            sample_weight=self.sample_weight,
-            weight_kind=self.weight_kind.value,
-            groups=self.groups,
-            header=self.header,
-        )
+        with told_lack(partial(advice_for_memory, path)):
+            samples = read_table(
+                path,
+                states=states,
+                names=names,
+                columns=as_list(self.columns),
+                leave_out=as_list(self.leave_out) or (),
+                sample_weight=self.sample_weight,
+                weight_kind=self.weight_kind.value,
+                groups=self.groups,
+                header=self.header,
+            )
         if self.columns is None and names is None:
             _tell_group_labels(samples)
         return samples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,11 +41,13 @@ def parquet_columns(path: str | os.PathLike[str]) -> tuple[str, ...]:
         return tuple(map(str, file.schema_arrow.empty_table().to_pandas().columns))
 
 
-def parquet_blocks(path: str | os.PathLike[str], rows: int) -> Iterator[pd.DataFrame]:
-    """The data frame in blocks of at most ``rows`` rows."""
+def parquet_blocks(path: str | os.PathLike[str], rows: Callable[[int], int]) -> Iterator[tuple[pd.DataFrame, float]]:
+    """The data frame in blocks, of at most ``rows`` of the number of columns, and the share of the file's rows so far."""
     with _opened(path) as file:
-        for batch in file.iter_batches(batch_size=rows):
-            yield exact_frame(batch.to_pandas)
+        done = 0
+        for batch in file.iter_batches(batch_size=rows(len(file.schema_arrow))):
+            done += len(batch)
+            yield exact_frame(batch.to_pandas), done / max(file.metadata.num_rows, 1)
 
 
 def _refuse_large(path: str, file: ParquetFile) -> None:

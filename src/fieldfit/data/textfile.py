@@ -166,6 +166,11 @@ def opened_stream(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise unopened(shown, "read", error) from error
 
 
+def bytes_read(stream: IO[bytes]) -> int:
+    """How many bytes of the file of `opened_stream` have been read; packed ones where it is packed."""
+    return int(getattr(stream, "fileobj", stream).tell())
+
+
 def unopened(shown: str, verb: str, error: OSError | ValueError) -> FileAccessError:
     """The error of a file that cannot be opened, or of a pattern or folder where one file is needed."""
     if isinstance(error, FileNotFoundError) and glob.has_magic(shown):

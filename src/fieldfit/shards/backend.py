@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import cast
 
-from fieldfit.shards.shard import Argument, Question, Reply, Shard, Shared, Source
+from fieldfit.shards.room import Fixed, Measured
+from fieldfit.shards.shard import Argument, Question, Reply, Shard, Shared, Source, answered
 from fieldfit.shards.tree import Answer, partial_sums
 
 
@@ -57,7 +58,8 @@ class LocalBackend(Backend):
     Parameters
     ----------
     keep : int or None, default: None
-        Number of shards that stay in memory; the others are read and compiled again for each evaluation. None: all.
+        Number of shards that stay in memory; the others are read and compiled again for each evaluation. The estimate has
+        the same bits for any number. None: as many as leave half of the memory free that was free at the start.
     """
 
     def __init__(self, keep: int | None = None) -> None:
@@ -65,7 +67,13 @@ class LocalBackend(Backend):
 
     def place(self, sources: Sequence[Source]) -> LocalShards:
         """Shards that are read when they are first asked."""
-        return LocalShards([Shard(i, source, self.keep is None or i < self.keep) for i, source in enumerate(sources)])
+        measured = Measured()
+        return LocalShards(
+            [
+                Shard(number, source, measured if self.keep is None else Fixed(number < self.keep))
+                for number, source in enumerate(sources)
+            ]
+        )
 
 
 class LocalShards(Placed):
@@ -73,7 +81,7 @@ class LocalShards(Placed):
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         super().__init__(len(shards))
-        self._shards = tuple(shards)
+        self._shards = dict(enumerate(shards))
         self._shared: Shared = {}
 
     def share(self, key: str, value: object) -> None:
@@ -83,7 +91,7 @@ class LocalShards(Placed):
     def withdraw(self, key: str) -> None:
         """Forget a value and the problems compiled from it."""
         self._shared.pop(key, None)
-        for shard in self._shards:
+        for shard in self._shards.values():
             shard.forget(key)
 
     def each(
@@ -105,4 +113,4 @@ class LocalShards(Placed):
 
     def _ask(self, question: Question[Argument, Reply], arguments: Sequence[Argument] | None, number: int) -> Reply:
         argument = cast(Argument, None) if arguments is None else arguments[number]
-        return question(self._shards[number], self._shared, argument)
+        return answered(question, self._shards, number, self._shared, argument)

@@ -10,6 +10,7 @@ first read in a process, and codes against the states of their columns.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -197,8 +198,7 @@ def _mapped(path: Path, file: ShardFile, m: int, weighted: bool) -> tuple[Array,
             start = opened.read(_HEADER.size)
     except OSError as error:
         raise FileAccessError(
-            f"The shard {path} cannot be read ({error.strerror}). Workers need a path that exists on each of them, such as "
-            f"an absolute one. If the file is gone: {_AGAIN}"
+            f"The shard {path} cannot be read ({error.strerror}). If the file is gone: {_AGAIN}"
         ) from error
     if len(start) < _HEADER.size:
         raise FileFormatError(f"The shard {path} is truncated. {_AGAIN}")
@@ -209,7 +209,12 @@ def _mapped(path: Path, file: ShardFile, m: int, weighted: bool) -> tuple[Array,
     size = rows * m * itemsize
     if status.st_size != _HEADER.size + size + 8 * rows * weighted:
         raise FileFormatError(f"The shard {path} has {status.st_size} bytes, not those of {rows} rows. {_AGAIN}")
-    mapped = np.memmap(path, dtype=np.uint8, mode="r", offset=0)
+    try:
+        mapped = np.memmap(path, dtype=np.uint8, mode="r", offset=0)
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise MemoryError from error
+        raise FileAccessError(f"The shard {path} cannot be mapped into memory ({error.strerror}).") from error
     key = (str(path), status.st_size, status.st_mtime_ns)
     if key not in _verified:
         checksum = blake2b(digest_size=32)

@@ -6,18 +6,22 @@ Tasks find them here, so that a question carries θ and nothing else. A worker t
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from fieldfit.shards.shard import Argument, Question, Reply, Shard, Shared, Source
+from fieldfit.shards.room import Measured, Room
+from fieldfit.shards.shard import Argument, Question, Reply, Shard, Shared, Source, answered
 from fieldfit.shards.tree import Answer, Nodes, partial_sums
 from fieldfit.threads import use_threads
+from fieldfit.types import FileAccessError
 
 
 @dataclass
 class _Held:
     shards: dict[int, Shard] = field(default_factory=dict)
     shared: Shared = field(default_factory=dict)
+    room: Room = field(default_factory=Measured)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -35,7 +39,20 @@ def hold(token: str, part: tuple[dict[int, Source], Shared]) -> None:
     held = _placements.setdefault(token, _Held())
     with held.lock:
         held.shared.update(shared)
-        held.shards.update({number: Shard(number, source) for number, source in sources.items()})
+        held.shards.update({number: Shard(number, source, held.room) for number, source in sources.items()})
+
+
+@contextmanager
+def _on_this_worker() -> Iterator[None]:
+    """Say which worker cannot open a file."""
+    try:
+        yield
+    except FileAccessError as error:
+        from distributed import get_worker
+
+        raise FileAccessError(
+            f"On the worker {get_worker().address}: {error} Every worker must see the files under the same path."
+        ) from error
 
 
 def withdraw(token: str, key: str) -> None:
@@ -64,8 +81,10 @@ def each(
     held = _placements.get(token)
     if held is None or not all(number in held.shards for number in numbers):
         return NotHeld()
-    with held.lock, use_threads(threads):
-        return {number: question(held.shards[number], held.shared, arguments.get(number)) for number in numbers}
+    with held.lock, use_threads(threads), _on_this_worker():
+        return {
+            number: answered(question, held.shards, number, held.shared, arguments.get(number)) for number in numbers
+        }
 
 
 def total(
@@ -81,5 +100,7 @@ def total(
     if held is None or not all(number in held.shards for number in numbers):
         return NotHeld()
     shards, shared = held.shards, held.shared
-    with held.lock, use_threads(threads):
-        return partial_sums(numbers, size, lambda number: question(shards[number], shared, arguments.get(number)))
+    with held.lock, use_threads(threads), _on_this_worker():
+        return partial_sums(
+            numbers, size, lambda number: answered(question, shards, number, shared, arguments.get(number))
+        )

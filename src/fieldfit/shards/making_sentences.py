@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 
 from fieldfit.data.atomic import atomic_folder, atomic_writer
-from fieldfit.data.textfile import lines_of, opened_stream
+from fieldfit.data.textfile import bytes_read, lines_of, opened_stream
+from fieldfit.steps import steps
 from fieldfit.types import DataError, FieldfitError
 
 #: The ending of the files that are written.
@@ -20,12 +21,18 @@ def divide_sentences(path: str | os.PathLike[str], folder: str | os.PathLike[str
     """
     if sentences < 1:
         raise FieldfitError(f"A file has {sentences} sentences; it must have at least 1.")
-    written = files = 0
-    with opened_stream(path) as stream, atomic_folder(folder) as target:
+    written = files = done = 0
+    with (
+        opened_stream(path) as stream,
+        atomic_folder(folder) as target,
+        steps("sentences", os.path.getsize(path), in_megabytes=True) as step,
+    ):
         for block, count in _blocks(lines_of(stream, os.fspath(path)), sentences):
             with atomic_writer(target / f"{files:05d}{ENDING}", folder) as out:
                 out.write(block)
             written, files = written + count, files + 1
+            step(bytes_read(stream) - done)
+            done = bytes_read(stream)
         if not files:
             raise DataError(f"{path} has no tokens. Give a file with one token per line.")
     return written, files

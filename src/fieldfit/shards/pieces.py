@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,11 +24,15 @@ _KINDS = (*SUFFIXES, ".csv", ".csv.gz", ".tsv", ".tsv.gz")
 
 
 class Piece(Protocol):
-    """The raw samples of one shard; ``path`` is their file, or empty."""
+    """The raw samples of one shard; ``path`` is their file, or empty, and ``smaller`` says how to make smaller pieces."""
 
     @property
     def path(self) -> str:
         """The file."""
+
+    @property
+    def smaller(self) -> str:
+        """What to do where the piece does not fit into memory."""
 
     def load(self) -> object:
         """What a model's `read` takes."""
@@ -39,6 +43,12 @@ class FilePiece:
     """A CSV, TSV or Parquet file."""
 
     path: str
+    smaller: str = "Divide it with `fieldfit shard`"
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> FilePiece:
+        """A file by its absolute path: workers may run in other folders."""
+        return cls(os.path.abspath(checked_file(path)))
 
     def load(self) -> object:
         """The path, which `read_table` reads."""
@@ -48,7 +58,7 @@ class FilePiece:
         """The names of the columns without that of the weights; None for a text file without rows."""
         if not is_parquet(self.path):
             first = next(TextTable(Path(self.path), sample_weight=sample_weight).blocks(1, None), None)
-            return None if first is None else first.names
+            return None if first is None else first.table.names
         names = parquet_columns(self.path)
         if sample_weight is not None and sample_weight not in names:
             raise DataError(
@@ -63,6 +73,12 @@ class FolderPiece:
 
     folder: ShardFolder
     number: int
+
+    @property
+    def smaller(self) -> str:
+        """A larger number of shards."""
+        rows = self.folder.files[self.number].rows
+        return f"Make shards of fewer rows (this one has {rows:,}; --rows of `fieldfit shard`)"
 
     @property
     def path(self) -> str:
@@ -80,6 +96,7 @@ class DaskPiece:
 
     partition: object
     path: str = ""
+    smaller: str = "Use smaller partitions"
 
     def load(self) -> object:
         """A data frame or an array."""
@@ -117,14 +134,17 @@ class PieceSource:
         """How messages call the piece."""
         return f"part {self.number + 1} of the data" + (f" ({self.piece.path})" if self.piece.path else "")
 
+    @property
+    def advice(self) -> str:
+        """What to do where the memory does not suffice for the piece."""
+        return (
+            f"{self.piece.smaller}, use fewer variables or a policy with smaller components, or give it more memory."
+        )
+
     def read(self) -> Dataset:
         """The samples; errors say which piece they are about."""
         try:
             return self.reading.samples(self.piece.load())
-        except MemoryError as error:
-            raise DataError(
-                f"There is not enough memory to read {self.name}. Divide the data into more parts."
-            ) from error
         except DataError as error:
             if self.piece.path and self.piece.path in str(error):
                 raise
@@ -162,7 +182,7 @@ class TableFiles(Pieces):
     @classmethod
     def matching(cls, pattern: str, sample_weight: str | None = None, weight_kind: str = "importance") -> TableFiles:
         """The files; only the first row of the first file that has one is read here."""
-        pieces = tuple(map(FilePiece, matching(pattern)))
+        pieces = tuple(map(FilePiece.of, matching(pattern)))
         names = next((columns for piece in pieces if (columns := piece.columns(sample_weight)) is not None), None)
         if names is None:
             raise DataError(
@@ -176,14 +196,23 @@ def as_pieces(data: object) -> Pieces | None:
     if isinstance(data, Pieces):
         return data
     if isinstance(data, ShardFolder):
-        return Pieces(tuple(FolderPiece(data, number) for number in range(len(data.files))), data)
+        folder = replace(data, path=data.path.absolute())  # workers may run in other folders
+        return Pieces(tuple(FolderPiece(folder, number) for number in range(len(data.files))), data)
     if isinstance(data, str | os.PathLike):
         return _from_path(os.fspath(data))
     if isinstance(data, list | tuple) and data and all(isinstance(item, str | os.PathLike) for item in data):
-        return Pieces(tuple(FilePiece(checked_file(item)) for item in data))
+        return Pieces(tuple(map(FilePiece.of, data)))
     if type(data).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(data, "to_delayed"):
         return Pieces(tuple(map(DaskPiece, _partitions(data))))
     return None
+
+
+def advice_for_memory(data: object) -> str:
+    """What to do where the memory does not suffice for a fit to these data."""
+    fewer = "Use fewer variables, states or features, or a policy with smaller components, or give it more memory."
+    if as_pieces(data) is not None:
+        return f"The samples are in parts already, of which one at a time is needed. {fewer}"
+    return f"{fewer} A large table can be fitted in parts: `fieldfit shard DATA --out FOLDER`, and fit the folder."
 
 
 def _from_path(path: str) -> Pieces | None:
@@ -192,10 +221,10 @@ def _from_path(path: str) -> Pieces | None:
             return as_pieces(open_folder(path))
         raise no_shards(path)
     if is_parquet(path) and os.path.exists(path):
-        return Pieces((FilePiece(checked_file(path)),))
+        return Pieces((FilePiece.of(path),))
     if not glob.has_magic(path) or os.path.exists(path):
         return None
-    return Pieces(tuple(map(FilePiece, matching(path))))
+    return Pieces(tuple(map(FilePiece.of, matching(path))))
 
 
 def no_shards(folder: str) -> DataError:

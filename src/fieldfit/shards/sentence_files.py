@@ -30,6 +30,8 @@ from fieldfit.shards.pieces import Pieces, matching
 from fieldfit.shards.shard import Question, Reply, Shard, Shared
 from fieldfit.types import Array, DataError, FloatArray
 
+#: What to do with a file that does not fit into memory.
+_SMALLER = "Make files of fewer sentences (`fieldfit shard --sentences`)"
 #: Bytes from which the number of columns is read.
 _FIRST = 1 << 16
 
@@ -62,6 +64,7 @@ class SentencePiece:
     file: SentenceFile
     encoder: Encoder
     learnt_from: str | None = None
+    smaller: str = _SMALLER
 
     @property
     def path(self) -> str:
@@ -136,7 +139,7 @@ class SentenceFiles:
         >>> for number, words in enumerate(["the D\ndog N\n", "a D\ncat N\n"]):
         ...     length = Path(f"part-{number}.conll").write_text(words)
         >>> files = SentenceFiles.matching("part-*.conll")
-        >>> [file.path for file in files.files]
+        >>> [Path(file.path).name for file in files.files]
         ['part-0.conll', 'part-1.conll']
         """
         if format not in ("columns", "crfsuite"):
@@ -146,7 +149,8 @@ class SentenceFiles:
             paths = matching(path) if has_magic(path) and not os.path.exists(path) else [path]
         else:
             paths = [os.fspath(path) for path in pattern]
-        return cls(tuple(SentenceFile(path, separator, format == "crfsuite") for path in paths))
+        absolute = map(os.path.abspath, paths)  # workers may run in other folders
+        return cls(tuple(SentenceFile(path, separator, format == "crfsuite") for path in absolute))
 
     def width(self, backend: Backend | None = None) -> int:
         r"""Return the number of columns.
@@ -272,7 +276,7 @@ class SentenceFiles:
         return Pieces(tuple(SentencePiece(file, encoder) for file in self.files))
 
     def _ask(self, question: Question[SentenceFile, Reply], backend: Backend | None) -> list[Reply]:
-        placed = (backend or LocalBackend()).place([_Elsewhere()] * len(self.files))
+        placed = (backend or LocalBackend()).place([_Elsewhere(file.path) for file in self.files])
         return placed.each(question, arguments=self.files)
 
 
@@ -280,7 +284,8 @@ class SentenceFiles:
 class _Elsewhere:
     """The source of shards that are only asked about files."""
 
-    name: str = ""
+    name: str
+    advice: str = f"{_SMALLER}, or give it more memory."
 
     def read(self) -> NoReturn:
         raise DataError("These shards have no samples.")

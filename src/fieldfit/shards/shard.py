@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
@@ -14,7 +15,8 @@ from fieldfit.models.base import Model
 from fieldfit.models.problem import Problem
 from fieldfit.policies.policy import BoundPolicy
 from fieldfit.policies.selection import Selection
-from fieldfit.types import DataError, FloatArray, IntArray, WidthError
+from fieldfit.shards.room import Fixed, Room
+from fieldfit.types import DataError, FloatArray, IntArray, OutOfMemoryError, WidthError
 
 T = TypeVar("T")
 #: What a question is given for one shard alone, and what the shard answers.
@@ -28,6 +30,10 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """How messages call the samples, as "part 2 of the data"."""
+
+    @property
+    def advice(self) -> str:
+        """What to do where the memory does not suffice."""
 
     def read(self) -> Dataset:
         """The samples."""
@@ -43,6 +49,7 @@ class Given:
     dataset: Dataset
     sample_weight: FloatArray | None = None
     name: str = "a part of the data"
+    advice: str = "Use more shards, fewer variables or a policy with smaller components, or give it more memory."
 
     def read(self) -> Dataset:
         """The samples."""
@@ -101,12 +108,12 @@ class Recipe:
 class Shard:
     """The samples of one shard and the problems that were compiled from them.
 
-    ``keep`` says whether they stay in memory between questions; otherwise each question reads and compiles them again.
+    Where there is ``room``, they stay in memory between questions; otherwise each question reads and compiles them again.
     """
 
-    def __init__(self, number: int, source: Source, keep: bool = True) -> None:
+    def __init__(self, number: int, source: Source, room: Room) -> None:
         self.number = number
-        self.keep = keep
+        self._room = room
         self._source = source
         self._dataset: Dataset | None = None
         self._fingerprint: str | None = None  # of the samples that stay in memory
@@ -120,7 +127,7 @@ class Shard:
         if self._dataset is not None:
             return self._dataset
         dataset = self._source.read()
-        if self.keep:
+        if self._room.for_samples():
             self._dataset = dataset
         return dataset
 
@@ -128,7 +135,7 @@ class Shard:
         """The samples, if they have this fingerprint; a file may have been written again since they were first read."""
         dataset = self.dataset
         current = self._fingerprint or exact_fingerprint(dataset)
-        if self.keep:
+        if self._dataset is not None:
             self._fingerprint = current
         if current != fingerprint:
             raise DataError(
@@ -147,7 +154,7 @@ class Shard:
         problem = self._problems.get(key)
         if problem is None:
             problem = self._compiled(recipe)
-            if self.keep:
+            if self._room.for_problems():
                 self._problems[key] = problem
         if betas is None:
             return problem
@@ -155,7 +162,7 @@ class Shard:
             return self._weighted[2]
         other = problem.with_betas(betas)
         assert other is not None, "asked before, see Report.takes_betas"
-        if self.keep:
+        if self._room.for_problems():
             self._weighted = (key, betas.tobytes(), other)
         return other
 
@@ -164,7 +171,7 @@ class Shard:
         if key in self._made:
             return cast(T, self._made[key])
         value = make()
-        if self.keep:
+        if self._room.for_problems():
             self._made[key] = value
         return value
 
@@ -174,6 +181,17 @@ class Shard:
         self._made.pop(key, None)
         if self._weighted is not None and self._weighted[0] == key:
             self._weighted = None
+
+    def release(self) -> None:
+        """Keep nothing from here on."""
+        self._room = Fixed(False)
+        self._dataset = self._fingerprint = self._weighted = None
+        self._problems.clear()
+        self._made.clear()
+
+    def lacks_memory(self) -> OutOfMemoryError:
+        """The error of a shard that cannot be worked on in the memory that is left."""
+        return OutOfMemoryError(f"There is not enough memory for {self._source.name}. {self._source.advice}")
 
     def _compiled(self, recipe: Recipe) -> Problem:
         try:
@@ -215,6 +233,27 @@ class Report:
 Shared = dict[str, object]
 #: A question to a shard, with what it is given, shared by all shards and for this shard alone, and what it answers.
 Question = Callable[[Shard, Shared, Argument], Reply]
+
+
+def answered(
+    question: Question[Argument, Reply],
+    shards: Mapping[int, Shard],
+    number: int,
+    shared: Shared,
+    argument: Argument,
+) -> Reply:
+    """The answer of one of the shards here. Where memory runs out, all give up what they keep, and it is asked again."""
+    try:
+        return question(shards[number], shared, argument)
+    except MemoryError:
+        pass  # the error keeps what it was working on until this block ends
+    for shard in shards.values():
+        shard.release()
+    gc.collect()
+    try:
+        return question(shards[number], shared, argument)
+    except MemoryError as error:
+        raise shards[number].lacks_memory() from error
 
 
 def held_weight(shard: Shard, weight: FloatArray | bool | None) -> FloatArray | None:

@@ -40,9 +40,15 @@ def run(
     """Compute the missing cells of a sweep. After an interruption, run the same command again to continue."""
     from fieldfit.cli.output import print_json, say
     from fieldfit.sweep import read_sweep, run_sweep
+    from fieldfit.types import FieldfitError
 
     limit_threads(threads)
     check_backend(workers, cluster, worker_timeout)
+    if jobs != 1 and (workers is not None or cluster is not None):
+        raise FieldfitError(
+            "--jobs starts processes on this machine, and --workers and --cluster compute cells on Dask workers. Give one "
+            "of the three."
+        )
     path = store or store_of(file)
     try:
         with opened_backend(workers, cluster, worker_timeout) as backend:

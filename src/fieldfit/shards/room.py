@@ -1,0 +1,57 @@
+"""How much of the shards stays in memory between questions: as much as leaves room for the work on them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from fieldfit.data.memory import memory_left
+
+#: Shares of the memory that was left at the start which must still be left for samples and for compiled problems to stay.
+#: All samples are read before the first are compiled, and they are read again faster than they are compiled.
+_FOR_SAMPLES, _FOR_PROBLEMS = 0.75, 0.5
+
+
+class Room(ABC):
+    """Whether what a shard has read or compiled may stay in memory."""
+
+    @abstractmethod
+    def for_samples(self) -> bool:
+        """Whether samples may stay."""
+
+    @abstractmethod
+    def for_problems(self) -> bool:
+        """Whether what was compiled from them may stay."""
+
+
+class Fixed(Room):
+    """Room for all or for nothing."""
+
+    def __init__(self, kept: bool) -> None:
+        self._kept = kept
+
+    def for_samples(self) -> bool:
+        """As it was said."""
+        return self._kept
+
+    def for_problems(self) -> bool:
+        """As it was said."""
+        return self._kept
+
+
+class Measured(Room):
+    """Room by the memory that this process has left (`fieldfit.data.memory`): half of it stays free for the work."""
+
+    def __init__(self) -> None:
+        self._start = memory_left()
+
+    def for_samples(self) -> bool:
+        """Whether at most a quarter is in use."""
+        return self._leaves(_FOR_SAMPLES)
+
+    def for_problems(self) -> bool:
+        """Whether at most half is in use."""
+        return self._leaves(_FOR_PROBLEMS)
+
+    def _leaves(self, share: float) -> bool:
+        left = memory_left()
+        return self._start is None or left is None or left >= share * self._start
