@@ -14,7 +14,6 @@ Simulated samples get a new Z.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +26,7 @@ from fieldfit.api.functionals import Estimate, value_and_gradient
 from fieldfit.api.validation import fitted_like
 from fieldfit.arguments import datasets_drawn, function_or_none, real_array, seed, whole_number
 from fieldfit.asymptotics.expectations import replicate_seeds
+from fieldfit.callers import without_warnings
 from fieldfit.data.dataset import Dataset
 from fieldfit.docstrings import SHARED, filled
 from fieldfit.named import places_of
@@ -258,9 +258,7 @@ class _Refit:
         r = len(self.fit.theta)
         samples, seed_of_selection = self.draw(self.fit, self.dataset, seed)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SeparationWarning)
-                warnings.simplefilter("ignore", ConvergenceWarning)
+            with without_warnings(SeparationWarning, ConvergenceWarning):
                 again = fitted_like(self.fit, samples, seed_of_selection, drawn=self.drawn)
         except (ModelError, DataError) as error:
             return np.full(r, np.nan), np.zeros(r, dtype=bool), str(error)

@@ -8,7 +8,6 @@ warnings of a part are in the file too, and come again with the part.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 
 from fieldfit import types
 from fieldfit.api.checkpoint import Checkpoint, FileKeeper, as_checkpoint, digest_of
-from fieldfit.callers import warn_caller
+from fieldfit.callers import heard, warn_caller
 from fieldfit.data.container import read_container, write_container
 from fieldfit.optim.keeping import State
 from fieldfit.types import Array, FieldfitError, FieldfitWarning
@@ -73,10 +72,10 @@ class PartsKeeper(FileKeeper):
             saved = {name: self._saved(f"{self._begun}.{name}", shape) for name, shape in shapes.items()}
             _say_again(self._said[self._begun][self._next - 1])
             return saved
-        with _heard() as said:
+        with heard() as warned:
             made = compute()
-            arrays = {name: np.asarray(made[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items()}
-            self._new[self._begun].append((arrays, said()))
+        arrays = {name: np.asarray(made[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items()}
+        self._new[self._begun].append((arrays, [[kind.__name__, text] for kind, text in warned]))
         self._keep(last=False)
         return arrays
 
@@ -151,23 +150,6 @@ def _are_warnings(parts: object, count: int) -> bool:
             for each in said
         )
     )
-
-
-@contextmanager
-def _heard() -> Iterator[Callable[[], Said]]:
-    """Yield a function that returns fieldfit's warnings of the block so far. All come when the block ends."""
-    caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield lambda: [
-                [each.category.__name__, str(each.message)]
-                for each in caught
-                if issubclass(each.category, FieldfitWarning)
-            ]
-    finally:
-        for each in caught:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def _say_again(said: Said) -> None:

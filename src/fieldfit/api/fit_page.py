@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from fieldfit.api.cautions import few_samples_for_tests
 from fieldfit.api.estimate_table import identified_table
 from fieldfit.api.moments import fit_moments
 from fieldfit.api.summary import cautions_of, course, extent, title
+from fieldfit.callers import without_warnings
 from fieldfit.optim.solution import DEFAULT_MAX_ITER, DEFAULT_TOL
 from fieldfit.planner.pictures import add_plan
 from fieldfit.report.fit_charts import (
@@ -32,7 +32,7 @@ from fieldfit.report.fit_charts import (
 from fieldfit.report.network_chart import add_network
 from fieldfit.report.page import Page
 from fieldfit.report.provenance import add_citation, add_versions
-from fieldfit.types import FieldfitError
+from fieldfit.types import FieldfitError, FieldfitWarning
 from fieldfit.words import counted, sentence
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ def _add_couplings(page: Page, fit: Fit) -> None:
 def _add_moments(page: Page, fit: Fit) -> None:
     page.heading("Data against model")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the page has its own cautions
+        with without_warnings(FieldfitWarning):  # the page has its own cautions
             tables = fit_moments(fit)
     except FieldfitError as error:
         page.note(f"Not compared: {error}")

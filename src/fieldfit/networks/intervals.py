@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from fieldfit.api.fitting import fit
 from fieldfit.api.result import Fit
 from fieldfit.arguments import instance_of, numbers_of
 from fieldfit.asymptotics.separation import infinite_optimum
-from fieldfit.callers import warn_caller
+from fieldfit.callers import warn_caller, without_warnings
 from fieldfit.models.boltzmann import BoltzmannMachine
 from fieldfit.networks.debiased import debiased_with_errors
 from fieldfit.networks.network import Network
@@ -158,8 +157,7 @@ def regressions_of(network: Network) -> FloatArray:
 
 def _quiet_refit(answers: Responses, network: Network) -> Fit:
     """The refit. If the data separate, the warning says that this concerns the refit only."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeparationWarning)
+    with without_warnings(SeparationWarning):
         fitted = refit(answers, network)
     if fitted.interrupted:
         raise KeyboardInterrupt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,6 +63,7 @@ def theory(
     from fieldfit.api import theory as calculation
     from fieldfit.asymptotics.criterion import ROOT, mean_words
     from fieldfit.asymptotics.sandwich import KINDS
+    from fieldfit.callers import without_warnings
     from fieldfit.cli.output import print_json, print_table
     from fieldfit.models.cost import sample_flops
     from fieldfit.refinement.staged import as_estimator, evaluated_policies
@@ -78,8 +78,8 @@ def theory(
     for policy in parsed:
         stages = evaluated_policies(policy)
         bound = stages[0].bind(field.structure())
-        with waiting(f"theory of {policy}"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FieldfitWarning)  # the result's note says the same, once
+        # The result's note says what the warnings say, once.
+        with waiting(f"theory of {policy}"), without_warnings(FieldfitWarning):
             result = calculation.theory(
                 field, vector, policy, formula=formula.value, n_simulated=draws, random_state=seed
             )
