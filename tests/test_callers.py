@@ -75,9 +75,9 @@ def test_warnings_are_left_out_and_heard_in_one_thread_only():
 
 def test_bootstraps_in_threads_leave_the_filters_as_they_are():
     fit = ff.fit(MODEL, SAMPLES[:12], "PL1", sigma2=1.0)
-    alone = fit.bootstrap(20, kind="rows").replicates
+    alone = fit.bootstrap(20, kind="rows").theta
     filters = list(warnings.filters)
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda _: fit.bootstrap(20, kind="rows").replicates, range(12)))
+        together = list(pool.map(lambda _: fit.bootstrap(20, kind="rows").theta, range(12)))
     assert all(np.array_equal(alone, each) for each in together)
     assert list(warnings.filters) == filters
