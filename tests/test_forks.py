@@ -103,3 +103,63 @@ sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 7 for child i
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+USERS_IMPORT = """
+import os, signal, sys, threading, time
+import fieldfit
+signal.alarm(40)
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            begun.set()
+            time.sleep(0.3)
+
+begun = threading.Event()
+sys.meta_path.insert(0, Slow())
+
+def use():
+    from fieldfit import threads
+
+thread = threading.Thread(target=use)
+thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    from fieldfit.types import Array
+    os._exit(7)
+_, status = os.waitpid(child, 0)
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.parametrize("slow", ["numpy", "numpy.typing"])
+def test_a_fork_waits_from_the_first_import_of_a_part_of_fieldfit(slow):
+    """The thread asks for a module of fieldfit by its name, so that `fieldfit.forks` is not there before."""
+    code = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", USERS_IMPORT, slow]
+    ran = subprocess.run(code, capture_output=True, text=True, timeout=100, check=False)
+    assert (ran.returncode, ran.stderr) == (7, "")
+
+
+def test_the_body_of_a_module_of_fieldfit_is_inside_an_import():
+    """A user's thread imports a module of fieldfit, which imports nothing at this moment."""
+    from fieldfit.forks import _imports_for_fieldfit
+
+    for name, inside in (("fieldfit.networks", True), ("networks", False)):
+        code = compile("import sys\nframe = sys._getframe()", "body.py", "exec")
+        body = {"__name__": name}
+        exec(code, body)
+        assert _imports_for_fieldfit(body["frame"]) == inside
+
+
+def test_an_interrupt_does_not_end_the_wait():
+    """Python forgets what is raised before a fork and forks all the same; the new process must not find a lock."""
+    program = USERS_IMPORT.replace("time.sleep(0.3)", "time.sleep(1.0)").replace(
+        "child = os.fork()", "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()\nchild = os.fork()"
+    )
+    code = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, "numpy.typing"]
+    ran = subprocess.run(code, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == 7, ran.stderr

@@ -27,8 +27,16 @@ def wait_for_imports() -> None:
     """Return when no other thread is inside an import that fieldfit began. Called before every fork."""
     importing = _is_importing(sys._getframe())
     end = time.monotonic() + _LONGEST_WAIT
-    while _others_import(importing) and time.monotonic() < end:
-        time.sleep(_AGAIN)
+    interrupt: BaseException | None = None
+    waiting = True
+    while waiting and time.monotonic() < end:
+        try:
+            waiting = _others_import(importing)
+            time.sleep(_AGAIN if waiting else 0.0)
+        except BaseException as error:  # of a signal's handler: the fork comes all the same, so it waits on
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def _others_import(importing: bool) -> bool:
@@ -40,15 +48,22 @@ def _others_import(importing: bool) -> bool:
 
 
 def _imports_for_fieldfit(frame: FrameType | None) -> bool:
-    """Whether a thread is inside an import that a function or a module of fieldfit began, directly or through others."""
+    """Whether a thread is inside an import that a function or a module of fieldfit began, directly or through others.
+
+    The body of a module of fieldfit is itself inside an import, whoever began that.
+    """
     importing = False
     while frame is not None:
         if _of_importlib(frame):
             importing = True
-        elif importing and str(frame.f_globals.get("__name__")).partition(".")[0] == "fieldfit":
+        elif (importing or _is_body(frame)) and str(frame.f_globals.get("__name__")).partition(".")[0] == "fieldfit":
             return True
         frame = frame.f_back
     return False
+
+
+def _is_body(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>"
 
 
 def _waits(frame: FrameType) -> bool:

@@ -5,12 +5,14 @@ An error message is a sentence that says what was given, what was expected and w
 
 from __future__ import annotations
 
+# Every part of fieldfit imports this module: forks wait from then on, also for the import of NumPy.
+import fieldfit.forks  # noqa: F401
+
+# isort: split
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-import fieldfit.forks  # noqa: F401, every part of fieldfit imports this module: forks wait from then on
 
 FloatArray = NDArray[np.float64]
 SingleArray = NDArray[np.float32]
