@@ -84,7 +84,7 @@ With {n:,} samples of {m} binary variables ({r} parameters), one thread in each 
   with one thread.
 - *Overhead*: the client needs {message:.1f} ms for each worker, {messages:.1f} s in all; the workers' {answer:.0f} ms
   run at the same time. An evaluation takes about {seconds:.1f} s: an efficiency of {large_efficiency:.2f} relative to one
-  worker with 32 shards, and of {alone_efficiency:.2f} relative to one process without shards. A fit of 8 evaluations takes
+  worker with 32 shards, and of {alone_efficiency:.2f} relative to one process without shards. A fit of 15 evaluations takes
   about {fit:.1f} minutes. With more than 8 workers, sums are added up on workers; the latency of these additional messages
   is not in the estimate.
 - *Network*: 100 × {both:.1f} kB = {network:.1f} MB for each evaluation.
@@ -134,10 +134,10 @@ def main() -> None:
     from distributed import Client, LocalCluster
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=200_000)
-    parser.add_argument("--variables", type=int, default=40)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--page", type=Path, help="page for the text, between its marks")
+    parser.add_argument("--samples", type=int, default=200_000, help="number of samples, random (default: 200000)")
+    parser.add_argument("--variables", type=int, default=40, help="number of binary variables (default: 40)")
+    parser.add_argument("--repeats", type=int, default=7, help="evaluations that are timed for each number (default: 7)")
+    parser.add_argument("--page", type=Path, help="page in which the text between its marks is replaced (default: print the numbers)")
     options = parser.parse_args()
     load = os.getloadavg()[0]
     model = ff.BoltzmannMachine(options.variables, biases=True)
