@@ -266,6 +266,8 @@ def steps(title: str, total: int, progress: Progress | None = None, *, in_megaby
     def step(count: int = 1) -> None:
         global _open_displays
         nonlocal done, calls, first, shown_at, display, first_ended
+        if not count:
+            return
         done, calls = done + count, calls + 1
         if progress is not None:
             progress(done, total)

@@ -229,3 +229,29 @@ def test_a_damaged_shard_on_a_worker_is_a_sentence(samples, tmp_path):
         path.write_bytes(content)
         with pytest.raises(FileFormatError, match="its checksum is wrong"):
             ff.fit(model, tmp_path / "s", "PL1", backend=client, **OPTIONS)
+
+
+def test_workers_in_other_folders_find_the_files_and_name_those_that_they_lack(samples, tmp_path, monkeypatch):
+    from fieldfit.chains import SentenceFiles
+    from fieldfit.shards.making import TextTable, make_shards
+    from fieldfit.types import FileAccessError
+    from tests.shards.cluster_processes import processes
+
+    model, values = samples
+    for name in ("x0.csv", "x1.csv"):
+        np.savetxt(tmp_path / name, values, delimiter=",", fmt="%d", header="a,b,c,d,e,f", comments="")
+    (tmp_path / "a.conll").write_text("the D\ndog N\n\n")
+    make_shards(TextTable(tmp_path / "x0.csv"), tmp_path / "s", rows=100)
+    with processes(1) as (client, _, (worker,)):
+        monkeypatch.chdir(tmp_path)  # the worker is in another folder
+        for data in ("s", "x*.csv", ["x0.csv", "x1.csv"]):
+            there = ff.fit(model, data, "PL1", backend=client, **OPTIONS)
+            assert there.theta.tobytes() == ff.fit(model, data, "PL1", **OPTIONS).theta.tobytes()
+        ff.CRFTagger(sigma2=1.0).fit(SentenceFiles.matching("a.conll"), backend=client)
+        where = rf"On the worker {worker.address}: .*"
+        every = r".* Every worker must see the files under the same path\."
+        (tmp_path / "s" / "00003.shard").unlink()
+        with pytest.raises(FileAccessError, match=where + r"s/00003\.shard cannot be read" + every):
+            ff.fit(model, "s", "PL1", backend=client, **OPTIONS)
+        with pytest.raises(FileAccessError, match=where + r"x2\.csv cannot be opened: No such file" + every):
+            ff.fit(model, ["x0.csv", "x2.csv"], "PL1", backend=client, **OPTIONS)

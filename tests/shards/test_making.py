@@ -1,6 +1,8 @@
 """Folders of shards and of sentences are made completely or not at all, from files that may be damaged or hostile."""
 
 import gzip
+import io
+import itertools
 import os
 import signal
 import subprocess
@@ -12,10 +14,12 @@ import pytest
 
 from fieldfit.data import textfile
 from fieldfit.data.atomic import atomic_folder
+from fieldfit.shards import making
 from fieldfit.shards.folder import open_folder
 from fieldfit.shards.making import TextTable, make_shards
 from fieldfit.shards.making_sentences import divide_sentences
 from fieldfit.shards.sentence_files import SentenceFile
+from fieldfit.steps import show_progress
 from fieldfit.types import DataError, FileAccessError, FileFormatError
 
 
@@ -140,3 +144,30 @@ def test_a_disk_that_is_full_names_the_target(tmp_path, what):
     assert ran.stderr.startswith("fieldfit: parts was not written")
     assert ".tmp" not in ran.stderr
     assert os.listdir(tmp_path) == ["x.csv"]
+
+
+class _Stream(io.StringIO):
+    """A stream that says whether it is a terminal."""
+
+    def __init__(self, terminal):
+        super().__init__()
+        self.isatty = lambda: terminal
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_bytes_read_of_all_files_are_shown_on_a_terminal(tmp_path, monkeypatch, terminal):
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("a,b\n" + "0,1\n1,0\n" * 12_500)
+    (tmp_path / "sentences.txt").write_text("x A\n\n" * 50_000)
+    seconds = itertools.count()
+    monkeypatch.setattr(making, "_BLOCK_VALUES", 10_000)
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+    monkeypatch.setattr(sys, "stderr", stream := _Stream(terminal))
+    show_progress(None)
+    make_shards([TextTable(tmp_path / f"{number}.csv") for number in range(3)], tmp_path / "s", 10_000)
+    divide_sentences(tmp_path / "sentences.txt", tmp_path / "t", 10_000)
+    shown = stream.getvalue()
+    assert ("states of the columns: 0.1 of 0.3 MB, about" in shown) == terminal
+    assert ("shards: 0.3 of 0.3 MB, about 0 s left" in shown) == terminal
+    assert ("sentences: 0.2 of 0.2 MB" in shown) == terminal
+    assert bool(shown) == terminal

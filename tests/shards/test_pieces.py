@@ -411,6 +411,14 @@ def test_bad_parts_are_refused(parts, tmp_path, capsys):
     assert "There is no column 'v'" in refused("fit", pattern, "--sample-weight", "v")
     assert "`fieldfit shard`, which takes patterns" in refused("fit", pattern, "--columns", "a,b")
     assert "No file matches" in refused("shard", tmp_path / "none*.csv", "--out", tmp_path / "s")
+    sentences = refused("shard", tmp_path / "*.conll", "--sentences", "9", "--out", tmp_path / "s")
+    assert "is a pattern, and --sentences divides one file" in sentences
+    os.symlink("nowhere", tmp_path / f"lost1.{kind}")
+    for command in (
+        ("fit", tmp_path / f"lost*.{kind}"),
+        ("shard", tmp_path / f"lost*.{kind}", "--out", tmp_path / "s"),
+    ):
+        assert f"lost1.{kind} cannot be" in refused(*command)
     (tmp_path / "odd0.csv").write_bytes(b"a,b\n0,1\n\xff,0\n")
     for command in ("fit", tmp_path / "odd*.csv"), ("shard", tmp_path / "odd0.csv", "--out", tmp_path / "s"):
         assert "odd0.csv is not a UTF-8 text file (line 3, byte 0 of it)" in refused(*command)

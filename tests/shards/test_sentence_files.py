@@ -145,3 +145,12 @@ def test_files_that_do_not_belong_together_are_refused(folder):
     (folder / "6.conll").write_text("w1 T X\nw2 T\n")
     with pytest.raises(DataError, match=r"6.conll, line 2"):
         ff.CRFTagger(sigma2=1.0).fit(SentenceFiles.matching(folder / "*.conll"))
+
+
+def test_files_with_other_columns_are_named_and_an_empty_list_is_refused(tmp_path):
+    for name, text in (("a", "the D\n"), ("b", "dog N\n"), ("c", "runs x V\n")):
+        (tmp_path / f"{name}.conll").write_text(text)
+    with pytest.raises(DataError, match=r"a\.conll has 2 columns, and .*c\.conll has 3\. All files"):
+        ff.CRFTagger(sigma2=1.0).fit(SentenceFiles.matching(tmp_path / "*.conll"))
+    with pytest.raises(DataError, match="is empty"):
+        SentenceFiles.matching([])

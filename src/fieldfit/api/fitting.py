@@ -121,8 +121,9 @@ def fit(
     backend : distributed.Client, Backend or None, default: None
         Where the samples are evaluated: on the workers of a Dask cluster. None: in this process.
     shards : int or None, default: None
-        Number of pieces that the samples are divided into. The estimate depends on it in the last digits, and not on the
-        backend or its number of workers. None: 32 pieces or more with a backend, and one without.
+        Number of pieces that the samples are divided into. Fits with other pieces differ by about what ``tol`` allows, fits
+        with the same pieces not at all, for any backend and number of workers. None: 32 pieces or more with a backend, and
+        one without.
     checkpoint : str, Path, Checkpoint or None, default: None
         File that keeps the state of the fit, written at intervals and after Ctrl-C or an error. See `Checkpoint` for how
         to continue from it.

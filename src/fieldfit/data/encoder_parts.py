@@ -19,7 +19,7 @@ from fieldfit.data.columns import ColumnText
 from fieldfit.data.keys import KeySpace, learn_keys
 from fieldfit.data.template_blocks import Block, Source
 from fieldfit.data.templates import FeatureSpec
-from fieldfit.types import DataError, IntArray
+from fieldfit.types import IntArray
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,8 @@ class ColumnPart:
         return cls(encoder, np.concatenate(counts).astype(np.int64))
 
     def joined(self, other: ColumnPart) -> ColumnPart:
-        """The part of these pieces, followed by others."""
+        """The part of these pieces, followed by others with the same columns."""
         first, second = self.encoder, other.encoder
-        if first.n_columns != second.n_columns:
-            raise DataError(
-                f"Some files have {first.n_columns} columns and others {second.n_columns}. Give files with the same "
-                "columns."
-            )
         vocabularies = {
             source: tuple(dict.fromkeys(values + second.vocabularies[source]))
             for source, values in first.vocabularies.items()

@@ -107,8 +107,10 @@ class TextTable(TableFile):
         with opened_stream(self.path) as stream:
             lines = _decoded(lines_of(stream, str(self.path)), self.path)
             beginning: list[str] = []
-            while sum(map(len, beginning)) < _FIRST and (line := next(lines, None)) is not None:
+            length = 0
+            while length < _FIRST and (line := next(lines, None)) is not None:
                 beginning.append(line)
+                length += len(line)
             first_text = "".join(beginning)
             if "\0" in first_text:
                 raise DataError(f"{self.path} is not a text file: it has a zero byte. Save it as UTF-8 text.")

@@ -29,6 +29,7 @@ from fieldfit.shards.backend import Backend, LocalBackend
 from fieldfit.shards.pieces import Pieces, matching
 from fieldfit.shards.shard import Question, Reply, Shard, Shared
 from fieldfit.types import Array, DataError, FloatArray
+from fieldfit.words import counted
 
 #: What to do with a file that does not fit into memory.
 _SMALLER = "Make files of fewer sentences (`fieldfit shard --sentences`)"
@@ -149,6 +150,8 @@ class SentenceFiles:
             paths = matching(path) if has_magic(path) and not os.path.exists(path) else [path]
         else:
             paths = [os.fspath(path) for path in pattern]
+            if not paths:
+                raise DataError("The list of files of sentences is empty. Give at least one file.")
         absolute = map(os.path.abspath, paths)  # workers may run in other folders
         return cls(tuple(SentenceFile(path, separator, format == "crfsuite") for path in absolute))
 
@@ -246,6 +249,17 @@ class SentenceFiles:
         parts = [part for part, _ in answers if part is not None]
         if not parts:
             raise DataError(f"The {len(self.files)} files have no tokens; there is nothing to learn features from.")
+        columns = [
+            (file.path, part.encoder.n_columns)
+            for file, (part, _) in zip(self.files, answers, strict=True)
+            if isinstance(part, ColumnPart)
+        ]
+        for path, count in columns:
+            if count != columns[0][1]:
+                raise DataError(
+                    f"{columns[0][0]} has {counted(columns[0][1], 'columns')}, and {path} has {count}. All files must have "
+                    "the same columns."
+                )
         alike = cast("list[ColumnPart]", parts)  # files of one format: all are of one kind, here or `AttributePart`
         encoder = reduce(lambda first, second: first.joined(second), alike).finished(min_count)
         return encoder, tuple(digest for _, digest in answers)

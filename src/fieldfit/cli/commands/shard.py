@@ -54,7 +54,13 @@ def shard(
     """Divide a table or sentences into shards for fits."""
     if sentences is not None:
         from fieldfit.shards.making_sentences import divide_sentences
+        from fieldfit.types import DataError
 
+        if has_magic(str(data)) and not data.exists():
+            raise DataError(
+                f"{data} is a pattern, and --sentences divides one file. Files of sentences need not be divided: give the "
+                "pattern to `fieldfit fit crf`, each file is a shard."
+            )
         count, files = divide_sentences(data, out, sentences)
         if json:
             print_json({"folder": str(out), "shards": files, "samples": count})
