@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -150,7 +151,7 @@ def test_the_body_of_a_module_of_fieldfit_is_inside_an_import():
 
     for name, inside in (("fieldfit.networks", True), ("networks", False)):
         code = compile("import sys\nframe = sys._getframe()", "body.py", "exec")
-        body = {"__name__": name}
+        body: dict[str, Any] = {"__name__": name}
         exec(code, body)
         assert _imports_for_fieldfit(body["frame"]) == inside
 
