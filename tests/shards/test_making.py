@@ -151,7 +151,10 @@ class _Stream(io.StringIO):
 
     def __init__(self, terminal):
         super().__init__()
-        self.isatty = lambda: terminal
+        self._terminal = terminal
+
+    def isatty(self):
+        return self._terminal
 
 
 @pytest.mark.parametrize("terminal", [True, False])
