@@ -151,10 +151,10 @@ class _Stream(io.StringIO):
 
     def __init__(self, terminal):
         super().__init__()
-        self.terminal = terminal
+        self._terminal = terminal
 
     def isatty(self):
-        return self.terminal
+        return self._terminal
 
 
 @pytest.mark.parametrize("terminal", [True, False])
