@@ -139,10 +139,18 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.parametrize("slow", ["numpy", "numpy.typing"])
 def test_a_fork_waits_from_the_first_import_of_a_part_of_fieldfit(slow):
-    """The thread asks for a module of fieldfit by its name, so that `fieldfit.forks` is not there before."""
+    """The thread asks for a module of fieldfit by its name, not for a name in `fieldfit`."""
     code = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", USERS_IMPORT, slow]
     ran = subprocess.run(code, capture_output=True, text=True, timeout=100, check=False)
     assert (ran.returncode, ran.stderr) == (7, "")
+
+
+def test_a_fork_waits_for_the_modules_that_take_locks_before_forks():
+    """Without this wait the child would find `logging` or `concurrent.futures.thread` half imported."""
+    for slow in ("logging", "concurrent.futures.thread"):
+        code = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", USERS_IMPORT, slow]
+        ran = subprocess.run(code, capture_output=True, text=True, timeout=100, check=False)
+        assert ran.returncode == 7, ran.stderr
 
 
 def test_the_body_of_a_module_of_fieldfit_is_inside_an_import():

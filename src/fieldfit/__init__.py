@@ -1,8 +1,11 @@
 """fieldfit: Markov and conditional random fields by stochastic composite likelihood.
 
 Names are loaded when they are first used, so that `import fieldfit` (and the command line's help) stays fast. Nothing is
-imported here: until the command line handles Ctrl-C, it ends in a traceback.
+imported here but `fieldfit.forks`, before any import that a fork must wait for: until the command line handles Ctrl-C, it
+ends in a traceback.
 """
+
+from fieldfit import forks as forks
 
 TYPE_CHECKING = False  # as type checkers read it; importing typing takes longer than all of this file
 
@@ -99,8 +102,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> "Any":
     import importlib
 
-    import fieldfit.forks  # noqa: F401, before any import that a fork must wait for
-
+    forks.wait_before_locks()
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
