@@ -1,11 +1,15 @@
 """fieldfit: Markov and conditional random fields by stochastic composite likelihood.
 
 Names are loaded when they are first used, so that `import fieldfit` (and the command line's help) stays fast. Nothing is
-imported here but `fieldfit.forks`, before any import that a fork must wait for: until the command line handles Ctrl-C, it
-ends in a traceback.
+imported here for the command line: until it handles Ctrl-C, it ends in a traceback.
 """
 
-from fieldfit import forks as forks
+import sys
+
+if (
+    "threading" in sys.modules
+):  # there may be other threads: no fork comes in the middle of their first use of fieldfit
+    from fieldfit import forks as forks
 
 TYPE_CHECKING = False  # as type checkers read it; importing typing takes longer than all of this file
 
@@ -102,7 +106,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> "Any":
     import importlib
 
-    forks.wait_before_locks()
+    import fieldfit.forks  # noqa: F401, before any import that a fork must wait for
+
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value

@@ -7,30 +7,26 @@ import of such a module would never end.
 
 from __future__ import annotations
 
-# `import fieldfit` imports this module, so it imports nothing that takes time.
+# What is called before a fork is called in the opposite order of its registration. These two take locks then, which an
+# import may need: so they are registered first.
+import concurrent.futures.thread  # noqa: F401
+import logging  # noqa: F401
 import os
 import sys
+import threading
 import time
-from _thread import get_ident
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import FrameType
+from types import FrameType
 
 #: Seconds that a fork waits at most. An import that takes longer may itself wait for the thread that forks.
 _LONGEST_WAIT = 30.0
-#: The same during the imports of `wait_before_locks`. This thread may then hold a lock that they need.
-_LONGEST_START = 1.0
 #: Seconds between two checks, in which other threads have their turns.
 _AGAIN = 0.001
-#: Whether a fork waits before it takes locks, see `wait_before_locks`.
-_before_locks = False
 
 
 def wait_for_imports() -> None:
     """Return when no other thread is inside an import that fieldfit began. Called before every fork."""
     importing = _is_importing(sys._getframe())
-    end = time.monotonic() + (_LONGEST_WAIT if _before_locks else _LONGEST_START)
+    end = time.monotonic() + _LONGEST_WAIT
     interrupt: BaseException | None = None
     while time.monotonic() < end:
         try:
@@ -45,7 +41,7 @@ def wait_for_imports() -> None:
 
 def _others_import(importing: bool) -> bool:
     """Whether a thread must be waited for; ``importing``: this one is inside an import too."""
-    me = get_ident()
+    me = threading.get_ident()
     frames = [frame for thread, frame in sys._current_frames().items() if thread != me]
     # Who waits for the lock of a module may then wait for this thread.
     return any(_imports_for_fieldfit(frame) and not (importing and _waits(frame)) for frame in frames)
@@ -85,24 +81,5 @@ def _of_importlib(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith("<frozen importlib")
 
 
-def wait_before_locks() -> None:
-    """Wait before other functions that are called before a fork take locks which an import may need.
-
-    They are called in the opposite order of their registration. To be called before any other import that a fork must wait
-    for.
-    """
-    global _before_locks
-    if not _before_locks:
-        import concurrent.futures.thread  # noqa: F401
-        import logging  # noqa: F401
-
-        _register()
-        _before_locks = True
-
-
-def _register() -> None:
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=wait_for_imports)
-
-
-_register()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=wait_for_imports)

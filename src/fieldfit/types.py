@@ -5,14 +5,14 @@ An error message is a sentence that says what was given, what was expected and w
 
 from __future__ import annotations
 
-from fieldfit.forks import wait_before_locks
+# Every part of fieldfit imports this module: forks wait from then on, also for the import of NumPy.
+import fieldfit.forks  # noqa: F401
 
-wait_before_locks()  # every part of fieldfit imports this module: forks wait from then on, also for the import of NumPy
+# isort: split
+from typing import Any
 
-from typing import Any  # noqa: E402
-
-import numpy as np  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
+import numpy as np
+from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 SingleArray = NDArray[np.float32]

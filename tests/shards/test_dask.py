@@ -110,7 +110,8 @@ def test_workers_and_clusters_on_the_command_line(samples, tmp_path):
         ran = subprocess.run([*planned, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, ran.stderr
         variances.append({row["policy"]: row["variance"] for row in json.loads(ran.stdout)["policies"]})
-    assert variances[0] == variances[1]
+    # The pilot's fit takes other steps for workers: shards of these few rows have no preconditioner.
+    assert variances[0] == pytest.approx(variances[1], rel=1e-8)
     ran = subprocess.run(
         [*command, "--workers", "2", "--cluster", "tcp://127.0.0.1:1"], cwd=tmp_path, capture_output=True, text=True,
         check=False,

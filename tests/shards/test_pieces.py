@@ -27,7 +27,7 @@ from fieldfit.shards.pieces import FilePiece, TableFiles
 from fieldfit.shards.problem import ShardedProblem
 from fieldfit.shards.sentence_files import SentenceFiles
 from fieldfit.shards.sharded_dataset import ShardedDataset
-from fieldfit.types import DataError, FieldfitError, FileAccessError, FileFormatError
+from fieldfit.types import DataError, FieldfitError, FileAccessError, FileFormatError, OutOfMemoryError
 
 MODEL = ff.BoltzmannMachine(4, biases=True)
 
@@ -162,7 +162,7 @@ def test_a_part_for_which_there_is_no_memory_is_named(tmp_path, monkeypatch):
 
     (tmp_path / "0.csv").write_text("a,b\n0,1\n")
     monkeypatch.setattr(FilePiece, "load", fail)
-    with pytest.raises(DataError, match=r"not enough memory for part 1 of the data \(.*0\.csv\)"):
+    with pytest.raises(OutOfMemoryError, match=r"not enough memory for part 1 of the data \(.*0\.csv\)"):
         ff.fit(ff.BoltzmannMachine(2), [str(tmp_path / "0.csv")], "PL1")
 
 
@@ -524,7 +524,6 @@ class Fails:
 
 def test_shards_give_up_what_they_keep_before_a_fit_fails(tmp_path):
     from fieldfit.shards.shard import Given
-    from fieldfit.types import OutOfMemoryError
 
     table = MODEL.read(np.zeros((10, len(MODEL.names)), dtype=int))
     placed = LocalBackend().place([Given(table), Given(table)])

@@ -140,7 +140,7 @@ def test_command_line(folder, tmp_path, capsys):
 
 def test_files_that_do_not_belong_together_are_refused(folder):
     (folder / "6.conll").write_text("w1 X\n")
-    with pytest.raises(DataError, match="3 columns and others 2"):
+    with pytest.raises(DataError, match=r"0\.conll has 3 columns, and .*6\.conll has 2\."):
         ff.CRFTagger(sigma2=1.0, features="U:%x[0,0]").fit(SentenceFiles.matching(folder / "*.conll"))
     (folder / "6.conll").write_text("w1 T X\nw2 T\n")
     with pytest.raises(DataError, match=r"6.conll, line 2"):

@@ -41,7 +41,7 @@ _BLOCK_VALUES, _BLOCK_ROWS = 1 << 18, 16
 
 
 @dataclass(frozen=True)
-class Block:
+class TableBlock:
     """Some rows of a file, and how many of its bytes have been read."""
 
     table: Table
@@ -61,7 +61,7 @@ class TableFile(ABC):
     weight_kind: str = "importance"
 
     @abstractmethod
-    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[Block]:
+    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[TableBlock]:
         """The table in blocks of at most ``rows`` rows, each read by the reader of whole tables."""
 
     @property
@@ -91,18 +91,18 @@ class TableFile(ABC):
 class ParquetTable(TableFile):
     """A Parquet file, whose columns always have names."""
 
-    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[Block]:
+    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[TableBlock]:
         """The table in blocks of at most ``rows`` rows, each read by the reader of whole tables."""
         start = 0
         for frame, share in parquet_blocks(self.path, partial(_rows_of_block, rows)):
-            yield Block(self._table(start, frame, None, states), int(share * self.size))
+            yield TableBlock(self._table(start, frame, None, states), int(share * self.size))
             start += len(frame)
 
 
 class TextTable(TableFile):
     """A CSV or TSV file."""
 
-    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[Block]:
+    def blocks(self, rows: int, states: Sequence[object] | None) -> Iterator[TableBlock]:
         """The table in blocks of at most ``rows`` rows, each read by the reader of whole tables."""
         with opened_stream(self.path) as stream:
             lines = _decoded(lines_of(stream, str(self.path)), self.path)
@@ -122,7 +122,7 @@ class TextTable(TableFile):
                     next((row for row in reader if row), None)
                 for start, block in _batches(reader, rows):
                     table = self._table(start, _as_text(header, block), header is not None, states)
-                    yield Block(table, bytes_read(stream))
+                    yield TableBlock(table, bytes_read(stream))
             except csv.Error as error:
                 raise DataError(
                     f"Line {reader.line_num} of {self.path} cannot be read ({error}). Check the quotation marks there."
