@@ -128,9 +128,7 @@ class PartsKeeper(FileKeeper):
         return arrays
 
     def _warnings(self, given: Any) -> list[list[Said]]:
-        """The warnings of the parts in the file; an older file has none."""
-        if given is None:
-            return [[[] for _ in range(count)] for count in self._counts]
+        """The warnings of the parts in the file."""
         known = isinstance(given, list) and len(given) == len(self._counts)
         if not known or not all(_are_warnings(*each) for each in zip(given, self._counts, strict=True)):
             raise FieldfitError(f"{self._path} is damaged: its warnings are not those of its parts.")
