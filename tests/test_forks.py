@@ -171,3 +171,32 @@ def test_an_interrupt_does_not_end_the_wait():
     code = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, "numpy.typing"]
     ran = subprocess.run(code, capture_output=True, text=True, timeout=100, check=False)
     assert ran.returncode == 7, ran.stderr
+
+
+def test_first_uses_in_two_threads_do_not_find_half_of_numpy():
+    """One thread begins with ``numpy.typing``, which is slow here, and another one with NumPy itself."""
+    code = """
+import sys, threading, time
+import fieldfit
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy._typing":
+            begun.set()
+            time.sleep(0.3)
+
+def use(name):
+    getattr(fieldfit, name)
+    used.append(name)
+
+begun, used = threading.Event(), []
+sys.meta_path.insert(0, Slow())
+first = threading.Thread(target=use, args=("fit",))
+first.start()
+begun.wait()
+use("BoltzmannMachine")
+first.join()
+sys.exit(len(used))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert (ran.returncode, ran.stderr) == (2, "")

@@ -106,6 +106,9 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> "Any":
     import importlib
 
+    # NumPy as a whole: a thread that begins with one of its parts leaves others with half of it.
+    import numpy  # noqa: F401
+
     import fieldfit.forks  # noqa: F401, before any import that a fork must wait for
 
     if name in _HOMES:

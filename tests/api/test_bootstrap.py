@@ -1,5 +1,6 @@
 """`fit.bootstrap`: the same as fits of resamples by hand, the errors that the sandwich has, and what it refuses."""
 
+import joblib
 import numpy as np
 import pytest
 
@@ -36,6 +37,8 @@ def test_the_number_of_processes_changes_nothing():
     seen = []
     alone = fit.bootstrap(6, progress=lambda done, total: seen.append((done, total)))
     np.testing.assert_array_equal(alone.theta, fit.bootstrap(6, n_jobs=2).theta)
+    with joblib.parallel_config("multiprocessing"):
+        np.testing.assert_array_equal(alone.theta, fit.bootstrap(6, n_jobs=2).theta)
     assert seen == [(k, 6) for k in range(1, 7)]
 
 

@@ -277,7 +277,7 @@ def test_changed_warnings_are_refused(tmp_path, answers):
             validated(answers, checkpoint=ff.Checkpoint(changed, resume=True))
     # A large number of parts takes no memory.
     many = arrays | {finished_parts.COUNTS: np.full(4, 10**12)}
-    for header in (kept, kept | {"warnings": header["warnings"]}):
-        write_container(changed, header, many)
+    for fewer in (kept, kept | {"warnings": header["warnings"]}):
+        write_container(changed, fewer, many)
         with pytest.raises(FieldfitError, match="damaged: its warnings"):
             validated(answers, checkpoint=ff.Checkpoint(changed, resume=True))

@@ -206,7 +206,15 @@ def test_no_part_of_a_folder_of_shards_is_left(tmp_path, monkeypatch, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_the_order_to_end_is_an_interrupt_with_its_own_code(tmp_path, monkeypatch, capsys):
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["usual", "ignored"])
+def of_ctrl_c(request):
+    """How the process handles Ctrl-C; a job that a script starts with ``&`` ignores it."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield request.param
+    signal.signal(signal.SIGINT, before)
+
+
+def test_the_order_to_end_is_an_interrupt_with_its_own_code(tmp_path, monkeypatch, capsys, of_ctrl_c):
     def told(*_, **__):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
@@ -216,6 +224,7 @@ def test_the_order_to_end_is_an_interrupt_with_its_own_code(tmp_path, monkeypatc
     assert main(["fit", "boltzmann", str(tmp_path / "a.csv")]) == 143
     assert "nothing was written" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGINT) is of_ctrl_c
 
 
 def test_ctrl_c_while_the_handler_is_imported(capsys, monkeypatch, tmp_path):

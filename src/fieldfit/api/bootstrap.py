@@ -244,7 +244,7 @@ def _percentiles(values: FloatArray, level: float) -> FloatArray:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # joblib's processes of Dask want a hash
 class _Refit:
     """Estimates θ from a resample. It is pickled for other processes, so it holds only the necessary parts of a fit."""
 
@@ -390,11 +390,13 @@ def _each(refit: _Refit, seeds: list[int], n_jobs: int) -> Iterator[tuple[FloatA
         yield from map(refit, seeds)
         return
     from joblib import Parallel, delayed
+    from joblib.parallel import get_active_backend
 
     from fieldfit.processes import processes
 
+    returned = "generator" if get_active_backend()[0].supports_return_generator else "list"
     with interrupts_for_this_process(LOKY_TRACKER):
-        workers = Parallel(n_jobs=n_jobs, backend=processes(), return_as="generator")
+        workers = Parallel(n_jobs=n_jobs, backend=processes(), return_as=returned)
         refitted = workers(delayed(refit)(each) for each in seeds)
     yield from refitted
 

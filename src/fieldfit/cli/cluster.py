@@ -129,6 +129,8 @@ def started(workers: int | None) -> Iterator[Client]:
 
     from fieldfit.data.atomic import temporary_folder
     from fieldfit.threads import get_threads, interrupts_for_this_process
+    from fieldfit.types import ClusterError
+    from fieldfit.words import counted
 
     assert workers is not None
     parent = dask.config.get("temporary-directory") or tempfile.gettempdir()
@@ -141,13 +143,19 @@ def started(workers: int | None) -> Iterator[Client]:
             interrupts_for_this_process(),
             ended_after(_LONGEST_WAIT, partial(_remove_workers, str(folder))),
         ):
-            cluster = LocalCluster(
-                n_workers=workers,
-                threads_per_worker=max(1, get_threads() // workers),
-                dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port; there is no dashboard
-                silence_logs=logging.CRITICAL,
-            )
+            try:
+                cluster = LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=max(1, get_threads() // workers),
+                    dashboard_address=None,
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port; there is no dashboard
+                    silence_logs=logging.CRITICAL,
+                )
+            except RuntimeError as error:
+                raise ClusterError(
+                    f"The {counted(workers, 'workers')} of --workers cannot be started ({error!s:.200}). A limit of "
+                    "memory (ulimit -v) holds for each of them."
+                ) from error
         end = threading.Timer(_LONGEST_END, _kill_workers)
         end.daemon = True
         try:

@@ -141,15 +141,18 @@ def released_interrupts() -> Iterator[None]:
 def patient_interrupts(*, until_exit: bool = False) -> Iterator[Interrupts]:
     """Handle Ctrl-C in this block so, where it would raise KeyboardInterrupt and the system has alarms.
 
-    ``until_exit``: the process ends after the block, and Ctrl-C ends it at once then.
+    Where Ctrl-C is ignored, as in jobs that a script starts with ``&``, SIGTERM alone is handled. ``until_exit``: the
+    process ends after the block, and Ctrl-C ends it at once then.
     """
     interrupts = Interrupts()
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not (usual and hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()):
+    found = signal.getsignal(signal.SIGINT)
+    usual, known = found is signal.default_int_handler, found in (signal.default_int_handler, signal.SIG_IGN)
+    if not (known and hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()):
         yield interrupts
         return
     alarm = signal.signal(signal.SIGALRM, interrupts.arrive)
-    signal.signal(signal.SIGINT, interrupts.arrive)
+    if usual:
+        signal.signal(signal.SIGINT, interrupts.arrive)
     ends = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if ends:
         signal.signal(signal.SIGTERM, interrupts.arrive)
@@ -168,7 +171,8 @@ def patient_interrupts(*, until_exit: bool = False) -> Iterator[Interrupts]:
         sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm)
-        signal.signal(signal.SIGINT, interrupts.after_the_end if until_exit else signal.default_int_handler)
+        if usual:
+            signal.signal(signal.SIGINT, interrupts.after_the_end if until_exit else signal.default_int_handler)
         if ends:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

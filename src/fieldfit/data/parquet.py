@@ -38,7 +38,7 @@ def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:
 def parquet_columns(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """The names of the columns."""
     with _opened(path) as file:
-        return tuple(map(str, file.schema_arrow.empty_table().to_pandas().columns))
+        return tuple(map(str, file.schema_arrow.empty_table().to_pandas(use_threads=False).columns))
 
 
 def parquet_blocks(path: str | os.PathLike[str], rows: Callable[[int], int]) -> Iterator[tuple[pd.DataFrame, float]]:
@@ -74,9 +74,12 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[ParquetFile]:
     """A file, closed at the end of the block; what pyarrow cannot read in the block is a `DataError`."""
     shown = checked_file(path)
     try:
+        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise DataError("Parquet files need pyarrow. Install it with: pip install pyarrow") from error
+        if error.name == "pyarrow":
+            raise DataError("Parquet files need pyarrow. Install it with: pip install pyarrow") from error
+        raise DataError(f"{shown} cannot be read: pyarrow cannot be imported ({error}).") from error
     try:
         with ParquetFile(shown) as file:
             yield file
@@ -84,5 +87,5 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[ParquetFile]:
         raise
     except (FileNotFoundError, PermissionError) as error:
         raise unopened(shown, "opened", error) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ArrowException) as error:
         raise DataError(f"{shown} cannot be read as a Parquet file ({error}).") from error

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
+
+import numpy as np
 
 from fieldfit.data.memory import memory_left
 
 #: Shares of the memory that was left at the start which must still be left for samples and for compiled problems to stay.
 #: All samples are read before the first are compiled, and they are read again faster than they are compiled.
 _FOR_SAMPLES, _FOR_PROBLEMS = 0.75, 0.5
+#: Size of a matrix that is large enough for all threads of these libraries.
+_SQUARE = 512
 
 
 class Room(ABC):
@@ -42,6 +47,7 @@ class Measured(Room):
     """Room by the memory that this process has left (`fieldfit.data.memory`): half of it stays free for the work."""
 
     def __init__(self) -> None:
+        _load_linear_algebra()
         self._start = memory_left()
 
     def for_samples(self) -> bool:
@@ -55,3 +61,15 @@ class Measured(Room):
     def _leaves(self, share: float) -> bool:
         left = memory_left()
         return self._start is None or left is None or left >= share * self._start
+
+
+@functools.cache
+def _load_linear_algebra() -> None:
+    """Let the libraries for linear algebra take their buffers, which a fit needs besides the shards.
+
+    Where the shards have filled the memory, these libraries end the process, or do not return from being loaded.
+    """
+    from scipy.linalg import cho_factor
+
+    square = np.diag(np.full(_SQUARE, 2.0))
+    cho_factor(square @ square)
