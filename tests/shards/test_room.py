@@ -11,10 +11,13 @@ import sys
 from fieldfit.shards import room
 
 def measured():
-    assert "scipy.linalg" in sys.modules
-    return 100
+    loaded.append("scipy.linalg" in sys.modules)
+    return left
 
-room.memory_left = measured
-assert room.Measured().for_problems()
+for left in (1 << 20, 1 << 40):
+    loaded = []
+    room.memory_left = measured
+    assert room.Measured().for_problems()
+    assert loaded == ([False, False] if left == 1 << 20 else [False, True, True])
 """
     subprocess.run([sys.executable, "-c", code], check=True)
