@@ -12,8 +12,8 @@ from fieldfit.data.memory import memory_left
 #: Shares of the memory that was left at the start which must still be left for samples and for compiled problems to stay.
 #: All samples are read before the first are compiled, and they are read again faster than they are compiled.
 _FOR_SAMPLES, _FOR_PROBLEMS = 0.75, 0.5
-#: Bytes that must be left for the libraries for linear algebra to be loaded at once; they take 190 MB of addresses. With less
-#: memory they are loaded if they are needed.
+#: Bytes that must be left for the libraries for linear algebra to be loaded at once (they take 190 MB of addresses). With
+#: less they are loaded if they are needed.
 _FOR_LIBRARIES = 256 << 20
 #: Size of a matrix that is large enough for all threads of these libraries.
 _SQUARE = 512
