@@ -145,8 +145,8 @@ def patient_interrupts(*, until_exit: bool = False) -> Iterator[Interrupts]:
     process ends after the block, and Ctrl-C ends it at once then.
     """
     interrupts = Interrupts()
-    found = signal.getsignal(signal.SIGINT)
-    usual, known = found is signal.default_int_handler, found in (signal.default_int_handler, signal.SIG_IGN)
+    handler = signal.getsignal(signal.SIGINT)
+    usual, known = handler is signal.default_int_handler, handler in (signal.default_int_handler, signal.SIG_IGN)
     if not (known and hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()):
         yield interrupts
         return
