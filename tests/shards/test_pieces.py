@@ -507,6 +507,8 @@ def test_a_fit_that_lacks_memory_does_not_advise_shards_where_the_data_are_shard
     assert "No parameter has a standard error: not enough memory." in out.out
     assert "There is not enough memory for standard errors." in out.err
     assert ff.load(tmp_path / "f.ff").converged
+    told = said("hessian_matrix", "--tol", "1e-4", "--method", "lbfgs").err
+    assert "Only the standard errors are missing: the estimate is printed. There is not enough memory" in told
 
 
 class Fails:

@@ -137,7 +137,7 @@ class PartsKeeper(FileKeeper):
 
 
 def _are_warnings(parts: object, count: int) -> bool:
-    """Whether these are the warnings of so many parts."""
+    """Whether these are the warnings of ``count`` parts."""
     return (
         isinstance(parts, list)
         and len(parts) == count

@@ -152,7 +152,7 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
     from fieldfit.api.checkpoint import named_in_errors
     from fieldfit.cli.invocation import signed
     from fieldfit.cli.showing import fit_document, print_estimates, print_fit
-    from fieldfit.types import ClusterError, FileAccessError
+    from fieldfit.types import ClusterError, FileAccessError, OutOfMemoryError
 
     failure: FileAccessError | ClusterError | MemoryError | None = None
     try:
@@ -198,8 +198,9 @@ def _save_and_show(result: Fit, warned: list[str], options: FitOptions, checkpoi
         raise with_state(failure, checkpoint)
     if failure is not None:
         with named_in_errors(checkpoint):
-            sentence = f"Only the standard errors are missing: the estimate is printed. {failure}"
-            raise ClusterError(sentence) from failure
+            kind = ClusterError if isinstance(failure, ClusterError) else OutOfMemoryError
+            why = str(failure) or "There is not enough memory for them."
+            raise kind(f"Only the standard errors are missing: the estimate is printed. {why}") from failure
     if result.interrupted:
         raise _stopped(result, options, checkpoint)
 
